@@ -1,0 +1,151 @@
+/* device.h: the one door to memory and arithmetic on a device. C17, no type of any GPU toolkit.
+ *
+ * An implementation (device/cpu, device/cuda) may assume: every pointer it is given was checked by
+ * the host layer, ids are in range, sizes are those of the struct plec_layer they come from. It
+ * must promise: calls that take a stream enqueue and return; work of one stream runs in order;
+ * streams are independent but for events; a pointer argument struct is copied before return, what
+ * it points at must live until the work is done. A failure inside enqueued work sticks to its
+ * stream: later work of that stream is skipped and the next plec_stream_sync returns it, once.
+ * Nothing here allocates after plec_*_open. All calls may come from any thread; calls on one stream
+ * are ordered as they are made.
+ */
+#ifndef PLEC_DEVICE_DEVICE_H
+#define PLEC_DEVICE_DEVICE_H
+
+#include "device/layer.h"
+#include "lyrw/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plec_device;
+struct plec_stream;
+struct plec_event;
+
+enum plec_device_kind { PLEC_DEVICE_CPU, PLEC_DEVICE_CUDA };
+
+struct plec_device_options {
+    uint32_t n_threads;      /* CPU: threads a launch is split over; 0: the processors available */
+    uint32_t queue_capacity; /* enqueued operations a stream holds before a call waits for room;
+                                0: 256 */
+    bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do */
+};
+
+struct plec_device_info {
+    enum plec_device_kind kind;
+    char name[128]; /* "CPU, 2 threads, AVX2+FMA" */
+    uint32_t n_threads;
+    uint64_t memory_bytes; /* in all; 0 when unknown */
+};
+
+/* Opens a device. PLEC_NO_DEVICE "DeviceNotBuilt" or "DeviceAbsent"; PLEC_NO_MEMORY. options NULL:
+ * the defaults. */
+PLEC_MUST_USE enum plec_status plec_device_open(struct plec_device **out,
+                                                enum plec_device_kind kind,
+                                                const struct plec_device_options *options,
+                                                struct plec_error *err);
+void plec_device_get_info(struct plec_device_info *out, const struct plec_device *device);
+/* All streams, events and memory of the device must be closed before. NULL is nothing. */
+void plec_device_close(struct plec_device *device);
+
+/* Device memory and pinned host memory; 64-byte aligned at least. PLEC_NO_MEMORY. */
+PLEC_MUST_USE enum plec_status plec_device_alloc(void **out, struct plec_device *device,
+                                                 uint64_t n_bytes, struct plec_error *err);
+void plec_device_free(struct plec_device *device, void *memory);
+PLEC_MUST_USE enum plec_status plec_pinned_alloc(void **out, struct plec_device *device,
+                                                 uint64_t n_bytes, struct plec_error *err);
+void plec_pinned_free(struct plec_device *device, void *memory);
+
+/* Streams. Close waits for what was enqueued. */
+PLEC_MUST_USE enum plec_status plec_stream_open(struct plec_stream **out,
+                                                struct plec_device *device, struct plec_error *err);
+void plec_stream_close(struct plec_stream *stream);
+/* Waits until all enqueued before has run; returns the stream's first failure since the last sync.
+ */
+PLEC_MUST_USE enum plec_status plec_stream_sync(struct plec_stream *stream, struct plec_error *err);
+
+/* Events. A record marks the work enqueued so far; a wait makes later work of a stream wait for the
+ * latest record made before the wait was called; an event never recorded is complete. */
+PLEC_MUST_USE enum plec_status plec_event_open(struct plec_event **out, struct plec_device *device,
+                                               struct plec_error *err);
+void plec_event_close(struct plec_event *event);
+PLEC_MUST_USE enum plec_status
+plec_event_record(struct plec_event *event, struct plec_stream *stream, struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_event_wait(struct plec_stream *stream, struct plec_event *event,
+                                               struct plec_error *err);
+/* Whether all that the latest record marked has run. Never blocks. */
+bool plec_event_done(const struct plec_event *event);
+/* Blocks the calling thread until it has. */
+void plec_event_sync(struct plec_event *event);
+
+/* Copies between host and device memory in any direction; regions must not overlap. */
+PLEC_MUST_USE enum plec_status plec_copy(void *to, const void *from, uint64_t n_bytes,
+                                         struct plec_stream *stream, struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_fill(void *to, uint8_t byte, uint64_t n_bytes,
+                                         struct plec_stream *stream, struct plec_error *err);
+/* Calls fn(user) on the stream's own thread, in order. fn must not call back into the device. A
+ * status other than PLEC_OK fails the stream with the error it filled. */
+PLEC_MUST_USE enum plec_status plec_stream_call(struct plec_stream *stream,
+                                                enum plec_status (*fn)(void *user,
+                                                                       struct plec_error *err),
+                                                void *user, struct plec_error *err);
+
+/* y = matrix . x (+ y when accumulate), a row of x and y a token, f32 accumulation. */
+struct plec_linear_args {
+    struct plec_matrix matrix; /* [out, in] */
+    const float *x;            /* [n_tokens, in] f32, device */
+    float *y;                  /* [n_tokens, out] f32, device */
+    uint32_t n_tokens;
+    bool accumulate;
+};
+PLEC_MUST_USE enum plec_status plec_launch_linear(struct plec_stream *stream,
+                                                  const struct plec_linear_args *args,
+                                                  struct plec_error *err);
+
+/* y = (y +) sum over slots of weight * expert(x), in slot order, f32. Weights are read once a step,
+ * grouped by expert; each output depends on its own token alone, bit for bit. */
+struct plec_experts_args {
+    const struct plec_bank *bank;
+    const int32_t *ids;       /* [n_tokens, n_slots] i32 in [0, n_entries), device; NULL: slot j is
+                                 entry j for every token (shared and dense banks) */
+    const float *weights;     /* [n_tokens, n_slots] f32, device; NULL: 1 */
+    const float *token_scale; /* [n_tokens] f32 multiplied into every weight, device; or NULL */
+    uint32_t n_tokens, n_slots;
+    bool weight_on_input;
+    bool accumulate;
+    const float *x;  /* [n_tokens, input_dim] f32, device */
+    float *y;        /* [n_tokens, output_dim] f32, device */
+    void *workspace; /* plec_experts_workspace bytes, device; free to use until the work is done */
+};
+/* Workspace bytes for up to n_tokens x n_slots; false when that overflows 64 bits. */
+bool plec_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                            const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);
+PLEC_MUST_USE enum plec_status plec_launch_experts(struct plec_stream *stream,
+                                                   const struct plec_experts_args *args,
+                                                   struct plec_error *err);
+
+/* RMSNorm in place: x *= gain * rsqrt(mean(x^2) + eps), a row a token. */
+struct plec_norm_args {
+    float *x;          /* [n_tokens, width] f32, device */
+    const float *gain; /* [width] f32, device */
+    uint32_t n_tokens, width;
+    double eps;
+};
+PLEC_MUST_USE enum plec_status plec_launch_norm(struct plec_stream *stream,
+                                                const struct plec_norm_args *args,
+                                                struct plec_error *err);
+
+/* x[i] = sigmoid(x[i]) or x[i] *= factor, in place. */
+PLEC_MUST_USE enum plec_status plec_launch_sigmoid(struct plec_stream *stream, float *x, uint64_t n,
+                                                   struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_t n,
+                                                 float factor, struct plec_error *err);
+
+/* Which kernel a format runs with on this device: "avx2", "plain_c"; NULL when there is none. */
+const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

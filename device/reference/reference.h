@@ -1,0 +1,60 @@
+/* reference.h: the double-precision executor: slow, single-threaded and plainly right. The oracle
+ * of every kernel: no blocking, no tricks, loops in the order of the formulas.
+ *
+ * Owns nothing, keeps no state; safe from any thread. Weights are decoded exactly as their format
+ * says, everything after is double, outputs are rounded to f32 once.
+ */
+#ifndef PLEC_DEVICE_REFERENCE_H
+#define PLEC_DEVICE_REFERENCE_H
+
+#include "device/layer.h"
+#include "lyrw/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The activation of one pair; has_gate false: g is ignored and the function acts on u. */
+double plec_reference_combine(const struct plec_expert_maths *maths, bool has_gate, double g,
+                              double u);
+
+/* Logits of one token: z [n_experts] f64 = weight . x + bias, x [input_dim] f32. */
+void plec_reference_logits(double *z, const struct plec_router *router, const float *x);
+
+/* Routes one token from its logits. ids [top_k] best key first, weights [top_k] f64, scratch
+ * [plec_reference_route_scratch] f64. PLEC_BAD_INPUT "NanScores" when a score is NaN: ids and
+ * weights are then untouched. The router was checked at bind: k and groups fit. */
+PLEC_MUST_USE enum plec_status plec_reference_route(int32_t *ids, double *weights,
+                                                    const struct plec_router *router,
+                                                    const double *z, double *scratch,
+                                                    struct plec_error *err);
+size_t plec_reference_route_scratch(const struct plec_router *router);
+
+/* Weights of ids chosen elsewhere (hash layers), from the same logits: p, normalise, scale. */
+void plec_reference_weigh(double *weights, const int32_t *ids, const struct plec_router *router,
+                          const double *z, double *scratch);
+
+/* One expert on one token: y [output_dim] f64 += weight * expert(x), x [input_dim] f64. scratch:
+ * plec_reference_expert_scratch doubles. */
+void plec_reference_expert(double *y, const struct plec_bank *bank, uint32_t entry, double weight,
+                           bool weight_on_input, const double *x, double *scratch);
+size_t plec_reference_expert_scratch(const struct plec_bank *bank);
+
+/* A whole layer. */
+struct plec_reference_args {
+    const struct plec_layer *layer;
+    uint32_t n_tokens, n_slots;
+    const float *x;        /* [n_tokens, hidden] f32 */
+    const int32_t *ids;    /* [n_tokens, n_slots], in range */
+    const double *weights; /* [n_tokens, n_slots] */
+    bool routed_only;      /* leave shared and dense banks out */
+    float *y;              /* [n_tokens, hidden] f32 */
+    double *scratch;       /* plec_reference_layer_scratch doubles */
+};
+size_t plec_reference_layer_scratch(const struct plec_layer *layer);
+void plec_reference_layer(const struct plec_reference_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

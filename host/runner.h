@@ -1,0 +1,72 @@
+/* runner.h: the public face: runs the layers of a container on a device.
+ *
+ * Owns: the device, its streams, the bound layers and every buffer of a step, all made at open: a
+ * forward allocates nothing. Forward on one runner from several threads is safe; calls queue.
+ */
+#ifndef PLEC_HOST_RUNNER_H
+#define PLEC_HOST_RUNNER_H
+
+#include "host/container.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plec_runner;
+
+enum plec_run_device { PLEC_RUN_AUTO, PLEC_RUN_CPU, PLEC_RUN_CUDA, PLEC_RUN_REFERENCE };
+
+struct plec_runner_options {
+    enum plec_run_device device; /* auto: CUDA when it is built and present, else CPU */
+    uint32_t max_tokens;         /* most tokens of one forward; 0: 4096. Buffers are sized by it */
+    uint32_t max_slots;     /* most slots a token of a caller's routing; 0: the layer's top_k */
+    uint32_t n_threads;     /* 0: the processors available */
+    bool plain_c;           /* CPU: no vector kernels */
+    const uint32_t *layers; /* [n_layers] layers to bind; NULL: every layer */
+    size_t n_layers;
+    struct plec_log log;
+};
+
+/* Opens a runner on a container, which must outlive it. options NULL: defaults. */
+PLEC_MUST_USE enum plec_status plec_runner_open(struct plec_runner **out,
+                                                struct plec_container *container,
+                                                const struct plec_runner_options *options,
+                                                struct plec_error *err);
+void plec_runner_close(struct plec_runner *runner);
+
+enum plec_element { PLEC_ELEMENT_F32, PLEC_ELEMENT_F16, PLEC_ELEMENT_BF16 };
+
+struct plec_forward_args {
+    uint32_t layer;
+    uint32_t n_tokens; /* 0 is a no-op */
+    enum plec_element hidden_type;
+    const void *hidden; /* [n_tokens, hidden_size], host, after the norm that precedes the FFN */
+    const float *router_input; /* [n_tokens, hidden_size] f32 where the router reads another
+                                  vector, else NULL */
+    const int32_t *token_ids;  /* [n_tokens] for layers routed by token id, else NULL */
+    const int32_t *ids; /* [n_tokens, n_slots] the caller's routing, or NULL: the layer's router */
+    const float *weights; /* [n_tokens, n_slots], with ids */
+    uint32_t n_slots;     /* of the caller's routing */
+    bool routed_only;     /* leave shared and dense experts out */
+    float *out;           /* [n_tokens, hidden_size] f32, host; no residual is added */
+    int32_t *ids_out;     /* [n_tokens, slots] the routing used, or NULL */
+    float *weights_out;   /* [n_tokens, slots], or NULL */
+};
+
+/* One step of one layer; returns when out is complete. PLEC_MISSING "NoSuchLayer"; PLEC_BAD_INPUT:
+ * "RoutingRequired", "BadExpertId" (names token, slot, id), "TooManyTokens", "NanScores" (names the
+ * first such token; its row of out is NaN, all other rows are right), "RouterInputRequired";
+ * PLEC_NO_DEVICE. NaN in hidden gives a NaN score where a router reads it. */
+PLEC_MUST_USE enum plec_status plec_runner_forward(struct plec_runner *runner,
+                                                   const struct plec_forward_args *args,
+                                                   struct plec_error *err);
+
+/* The bound layer, for its shapes; NULL when the runner does not have it. A view. */
+const struct plec_bound_layer *plec_runner_layer(const struct plec_runner *runner, uint32_t layer);
+/* "reference", "CPU, 2 threads, AVX2+FMA". */
+const char *plec_runner_device_name(const struct plec_runner *runner);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
