@@ -1,0 +1,15 @@
+/* commands.h: the commands of `plectrum`, one file each. argv[0] is the command's name; the return
+ * value is the exit status (enum plec_exit). */
+#ifndef PLEC_TOOLS_COMMANDS_H
+#define PLEC_TOOLS_COMMANDS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int plec_command_version(int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
