@@ -9,3 +9,7 @@ if(PLEC_SANITIZE)
     -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PLEC_SANITIZE})
 endif()
+# libFuzzer steers by the coverage of everything it reaches, so the libraries are instrumented too.
+if(PLEC_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
