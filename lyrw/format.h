@@ -81,9 +81,24 @@ enum { PLEC_NAME_MAX = 24 };
 /* The format's name, or "format_N" written into buffer [PLEC_NAME_MAX] for an unknown tag. */
 const char *plec_format_name(uint16_t tag, char *buffer);
 
+/* The bytes a matrix consists of, stream by stream, however they are laid in regions: values alone
+ * of a paired format, or of nvfp4 stored apart, are `codes`. */
+struct plec_stream_bytes {
+    uint64_t codes;        /* the blocks; the whole matrix when inline */
+    uint64_t scales;       /* one byte a block: paired and trailing, else 0 */
+    uint64_t tensor_scale; /* 4: trailing, else 0 */
+    uint64_t total;        /* the sum of the three */
+};
+
+/* Streams of a rows x cols matrix; 0 rows or columns are 0 blocks. PLEC_UNSUPPORTED
+ * "UnknownFormat"; PLEC_MALFORMED "NotWholeBlocks" (cols no multiple of the block) or
+ * "SizeOverflow". *out is untouched on failure. */
+PLEC_MUST_USE enum plec_status plec_format_streams(struct plec_stream_bytes *out, uint16_t tag,
+                                                   uint32_t rows, uint32_t cols,
+                                                   struct plec_error *err);
+
 /* Bytes of the values region (with the trailing scales of nvfp4) and of the scales region (0 unless
- * paired) of a rows x cols matrix. PLEC_UNSUPPORTED "UnknownFormat"; PLEC_MALFORMED
- * "NotWholeBlocks" (cols no multiple of the block) or "SizeOverflow". Either output may be NULL. */
+ * paired) of a rows x cols matrix. Fails as plec_format_streams. Either output may be NULL. */
 PLEC_MUST_USE enum plec_status plec_format_size(uint64_t *values_bytes, uint64_t *scales_bytes,
                                                 uint16_t tag, uint32_t rows, uint32_t cols,
                                                 struct plec_error *err);

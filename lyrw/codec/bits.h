@@ -2,7 +2,7 @@
  *
  * The same lines compile as C17, C++17 and CUDA: PLEC_HD is the only difference. No function here
  * may be contracted to a fused multiply-add; the build passes -ffp-contract=off, and on the device
- * the explicitly rounded intrinsics stand behind plec_mul and plec_add.
+ * the explicitly rounded intrinsics stand behind plec_mul, plec_add, plec_sub and plec_div.
  */
 #ifndef PLEC_LYRW_CODEC_BITS_H
 #define PLEC_LYRW_CODEC_BITS_H
@@ -38,7 +38,18 @@ PLEC_HD float plec_add(float a, float b) {
 #endif
 }
 PLEC_HD float plec_sub(float a, float b) {
-    return plec_add(a, -b);
+#if defined(__CUDA_ARCH__)
+    return __fsub_rn(a, b);
+#else
+    return a - b;
+#endif
+}
+PLEC_HD float plec_div(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    return __fdiv_rn(a, b);
+#else
+    return a / b;
+#endif
 }
 
 PLEC_HD float plec_bits_f32(uint32_t bits) {
@@ -80,6 +91,13 @@ PLEC_HD float plec_e2m1_f32(uint32_t code) {
     uint32_t exponent = code >> 1 & 3u, mantissa = code & 1u, sign = (code & 8u) << 28;
     if (exponent == 0u) return plec_bits_f32(sign | (mantissa ? 0x3F000000u : 0u));
     return plec_bits_f32(sign | (exponent + 126u) << 23 | mantissa << 22);
+}
+
+/* Twice an E2M1 code as a whole number, the way GGUF reads it: 0 1 2 3 4 6 8 12, no negative zero.
+ */
+PLEC_HD int plec_e2m1_doubled(uint32_t code) {
+    int magnitude = (int)(0xC8643210u >> 4u * (code & 7u) & 15u);
+    return code & 8u ? -magnitude : magnitude;
 }
 
 /* OCP E4M3 (fn): bias 7, largest 448, 0x7F and 0xFF are NaN, no infinity. */
