@@ -133,6 +133,7 @@ struct plec_segment {
     struct plec_lyrw_segment *segments; /* [header.num_segments] */
     struct plec_lyrw_schema *schemas;   /* [n_schemas], bank by bank */
     uint64_t n_schemas;
+    uint32_t *bank_order; /* [header.num_banks] id << 16 | ordinal, ascending */
     uint64_t segment_table, schema_table, entry_table; /* bytes where each table starts */
     uint64_t entry_table_bytes;                        /* of all segments together */
     uint64_t payload_start;
@@ -157,8 +158,10 @@ struct plec_region {
 };
 
 /* Where a region lies, by schema index, by role, or as the partner of a paired role. PLEC_OK with
- * out->present false when bank, role or entry is not in this file. PLEC_MALFORMED: Truncated "entry
- * table", RegionOutOfBounds, AmbiguousRole, NotPaired, MissingPartner, AmbiguousPartner. */
+ * out->present false when bank, schema, role or entry is not in this file. Faults of the role come
+ * before the search for the entry. Cost: the bank's schemas and the segment records.
+ * PLEC_MALFORMED: Truncated "entry table", RegionOutOfBounds, AmbiguousRole, NotPaired,
+ * MissingPartner, AmbiguousPartner. */
 PLEC_MUST_USE enum plec_status plec_segment_region(struct plec_region *out,
                                                    const struct plec_segment *segment,
                                                    uint16_t bank_id, uint32_t entry,
@@ -171,6 +174,15 @@ PLEC_MUST_USE enum plec_status plec_segment_partner(struct plec_region *out,
                                                     const struct plec_segment *segment,
                                                     uint16_t bank_id, uint32_t entry, uint16_t role,
                                                     uint16_t partner_role, struct plec_error *err);
+
+/* Where the slot of one entry of one segment record points, whichever record lookups by entry would
+ * take first: for walks of the file itself, in time independent of its counts. ordinal <
+ * header.num_segments, local_entry < its entry_count, schema < its bank's n_schemas: asserted.
+ * PLEC_MALFORMED: Truncated "entry table", RegionOutOfBounds. */
+PLEC_MUST_USE enum plec_status plec_segment_slot(struct plec_region *out,
+                                                 const struct plec_segment *segment,
+                                                 uint32_t ordinal, uint32_t local_entry,
+                                                 uint32_t schema, struct plec_error *err);
 
 /* Bytes a region of this schema has by its shape and format: values of a paired format in packing
  * 2, its scales in packing 3, all of it in packing 0 or 1. False when format or packing is unknown,
