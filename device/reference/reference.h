@@ -18,19 +18,25 @@ extern "C" {
 double plec_reference_combine(const struct plec_expert_maths *maths, bool has_gate, double g,
                               double u);
 
-/* Logits of one token: z [n_experts] f64 = weight . x + bias, x [input_dim] f32. */
-void plec_reference_logits(double *z, const struct plec_router *router, const float *x);
+/* Logits of one token: z [n_experts] f64 = weight . x + bias, x [input_dim] f32. row
+ * [weight.cols] f64: scratch. */
+void plec_reference_logits(double *z, const struct plec_router *router, const float *x,
+                           double *row);
 
 /* Routes one token from its logits. ids [top_k] best key first, weights [top_k] f64, scratch
- * [plec_reference_route_scratch] f64. PLEC_BAD_INPUT "NanScores" when a score is NaN: ids and
- * weights are then untouched. The router was checked at bind: k and groups fit. */
+ * [plec_reference_route_scratch] f64. Softmax without a selection bias orders by logit, which is
+ * the order of the scores before they round. PLEC_BAD_INPUT "NanScores" when a logit is NaN, or an
+ * infinite one leaves a score NaN or a weight not finite (softmax over +Inf, or over -Inf alone):
+ * ids and weights are then untouched; the caller adds the token. The router was checked at bind: k
+ * and groups fit. */
 PLEC_MUST_USE enum plec_status plec_reference_route(int32_t *ids, double *weights,
                                                     const struct plec_router *router,
                                                     const double *z, double *scratch,
                                                     struct plec_error *err);
 size_t plec_reference_route_scratch(const struct plec_router *router);
 
-/* Weights of ids chosen elsewhere (hash layers), from the same logits: p, normalise, scale. */
+/* Weights of ids chosen elsewhere (hash layers), from the same logits: p, normalise, scale,
+ * expert_scale. ids are in range; a NaN logit gives NaN weights. scratch as for route. */
 void plec_reference_weigh(double *weights, const int32_t *ids, const struct plec_router *router,
                           const double *z, double *scratch);
 
@@ -47,7 +53,7 @@ struct plec_reference_args {
     const float *x;        /* [n_tokens, hidden] f32 */
     const int32_t *ids;    /* [n_tokens, n_slots], in range */
     const double *weights; /* [n_tokens, n_slots] */
-    bool routed_only;      /* leave shared and dense banks out */
+    bool routed_only;      /* leave shared and dense banks out: y = out_scale * routed(x) */
     float *y;              /* [n_tokens, hidden] f32 */
     double *scratch;       /* plec_reference_layer_scratch doubles */
 };
