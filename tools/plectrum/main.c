@@ -12,6 +12,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
+     plec_command_layout},
     {"version", "tell the version, what was built in and what the machine offers",
      plec_command_version},
 };
