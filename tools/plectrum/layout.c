@@ -265,8 +265,8 @@ static void print_possible_extents(const struct plec_sizing *sizing) {
     plec_sizing_segment_at(&segment, sizing, 0);
     for (uint32_t width = 8; width <= 32; width *= 2)
         if (segment.n_entries >= width)
-            printf("  --extent %-2u would make %llu extents of %u a file, %s each\n", width,
-                   ((unsigned long long)segment.n_entries + width - 1) / width, width,
+            printf("  --extent %-2u would make extents of %u: %llu a file, %s each\n", width, width,
+                   ((unsigned long long)segment.n_entries + width - 1) / width,
                    plec_size_text(size, plec_sizing_extent_bytes(sizing, width)));
 }
 

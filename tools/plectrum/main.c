@@ -12,6 +12,7 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"inspect", "show what a container holds", plec_command_inspect},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
     {"version", "tell the version, what was built in and what the machine offers",
