@@ -454,7 +454,7 @@ TEST(FormatExhaustive, AllE2M1UnderAllScales) {
     for (unsigned scale = 0; scale < 256; scale++) {
         double factor = scale == 0 ? 0 : scale == 255 ? NAN : std::ldexp(1, int(scale) - 127);
         double gguf_factor = std::ldexp(1, int(scale) - 128);
-        double ue4m3 = (scale & 127) == 127 ? 0 : small_float(scale & 127, 4, 3, 7);
+        double ue4m3 = scale == 127 ? 0 : small_float(scale & 127, 4, 3, 7); /* 255: 480 */
         double e4m3 = (scale & 127) == 127 ? NAN : small_float(scale, 4, 3, 7);
         for (unsigned code = 0; code < 16; code++) {
             double element = small_float(code, 2, 1, 1);

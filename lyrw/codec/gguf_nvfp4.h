@@ -1,7 +1,7 @@
 /* gguf_nvfp4.h: NVFP4 as GGUF keeps it: 64 E2M1 values in 4 sub-blocks of 16.
  *
  *   OFFSET SIZE MEANING
- *    0      4   scales, E4M3 without a sign: bit 7 is ignored, 0x7F is 0 and not NaN
+ *    0      4   scales, E4M3 without a sign: bit 7 is ignored, no NaN
  *    4     32   8 bytes a sub-block: byte r has value r low and value r + 8 high
  *
  * Value: k * scale / 2, k twice the E2M1 value and never a negative zero. The factor that GGUF
@@ -18,10 +18,12 @@ struct plec_gguf_nvfp4_block {
 };
 PLEC_STATIC_ASSERT(sizeof(struct plec_gguf_nvfp4_block) == 36, "gguf_nvfp4 block");
 
-/* Half of an unsigned E4M3 scale; exact. */
+/* Half of a scale byte's value; exact. */
 PLEC_HD float plec_gguf_ue4m3_half(uint8_t byte) {
-    uint8_t magnitude = byte & 0x7Fu;
-    return magnitude == 0x7Fu ? 0.0f : plec_mul(plec_e4m3_f32(magnitude), 0.5f);
+    uint32_t exponent = byte >> 3 & 15u, mantissa = byte & 7u;
+    if (byte == 0x7Fu) return 0.0f;
+    if (exponent == 0u) return plec_mul((float)mantissa, 0.0009765625f); /* m/8 * 2^-6 / 2 */
+    return plec_bits_f32((exponent + 119u) << 23 | mantissa << 20);
 }
 
 /* Writes 64 values. */
