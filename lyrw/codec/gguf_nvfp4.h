@@ -4,8 +4,9 @@
  *    0      4   scales, E4M3 without a sign: bit 7 is ignored, no NaN
  *    4     32   8 bytes a sub-block: byte r has value r low and value r + 8 high
  *
- * Value: k * scale / 2, k twice the E2M1 value and never a negative zero. The factor that GGUF
- * keeps in a tensor of its own is not part of the format.
+ * Value: k * scale / 2, k twice the E2M1 value and never a negative zero. Scale byte 0x7F is 0;
+ * 0xFF is 480, as its exponent and mantissa say. The factor that GGUF keeps in a tensor of its own
+ * is not part of the format.
  */
 #ifndef PLEC_LYRW_CODEC_GGUF_NVFP4_H
 #define PLEC_LYRW_CODEC_GGUF_NVFP4_H
