@@ -28,6 +28,11 @@ struct plec_resolved_profile {
 void plec_profile_defects(struct plec_findings *findings, const struct plec_index *index,
                           const struct plec_index_profile *profile);
 
+/* Whether every declared profile resolves, as a container must before a segment is opened.
+ * PLEC_MALFORMED "Unsatisfiable" with every defect of the first profile that does not. */
+PLEC_MUST_USE enum plec_status plec_profile_check_all(const struct plec_index *index,
+                                                      struct plec_error *err);
+
 /* Resolves a profile by name; NULL: "exact", else the first, else none (PLEC_OK with no selection
  * and name NULL). PLEC_MISSING "UndeclaredProfile" listing the declared names; PLEC_MALFORMED
  * "Unsatisfiable" with every defect. */
@@ -41,6 +46,10 @@ void plec_profile_close(struct plec_resolved_profile *profile);
  * structurally-approximate when something was omitted or replaced by declaration. */
 enum plec_fidelity plec_profile_authority(const struct plec_resolved_profile *profile,
                                           bool complete, bool structural_change);
+
+/* What a region set is about, when its name is one that a run can follow: layer.N.routed.ROLE or
+ * layer.N.shared.ROLE, ROLE a registered role name. False for any other name. */
+bool plec_region_set_target(uint32_t *layer, bool *shared, uint16_t *role, const char *name);
 
 #ifdef __cplusplus
 }
