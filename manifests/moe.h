@@ -23,7 +23,8 @@ struct plec_moe_expert {
     double limit, alpha, beta, linear_beta;
 };
 
-/* plectrum.router: richer than the standard fields, and ruling where given. */
+/* plectrum.router: richer than the standard fields, and ruling where given. groups_used is groups
+ * unless given. */
 struct plec_moe_router_extra {
     bool given;
     const char *gating, *select_on, *weight_on; /* NULL: not given */
@@ -79,24 +80,28 @@ struct plec_moe {
     uint32_t schema_version;
     struct plec_moe_layer *layers; /* [n_layers] */
     size_t n_layers;
-    struct plec_moe_dense *dense; /* [n_dense] */
+    const struct plec_moe_layer **layers_by_number; /* [n_layers] by number, then by place */
+    struct plec_moe_dense *dense;                   /* [n_dense] */
     size_t n_dense;
 };
 
 /* Reads the document (takes a reference). PLEC_MALFORMED: MissingField, WrongType, UnknownVariant,
- * IntegerRange, UnsafeKey. Defects of meaning are plec_moe_defects'. */
+ * IntegerRange, UnsafeKey, NulInString; PLEC_NO_MEMORY. On failure *out is closed. Storages may be
+ * blank; that and every other defect of meaning is plec_moe_defects'. */
 PLEC_MUST_USE enum plec_status plec_moe_read(struct plec_moe *out, json_t *document,
                                              struct plec_error *err);
 /* Adds every defect: UnsupportedSchemaVersion (alone), DuplicateLayer, UnknownProgramme,
  * LatentBankWithoutTransforms, InputSpaceContradictsProgramme, RouterHasNoScores,
  * SelectionExceedsBank, SinkWithoutSharedBank, BankHasNoStorage, BankHasNoExperts,
- * BankHasZeroDimension, DuplicateBankStorage. */
+ * BankHasZeroDimension, DuplicateBankStorage; of our additions, BadGroups (plectrum.router: groups
+ * that do not divide the experts, more used than there are) and BankHasNoStorage and DuplicateLayer
+ * with which=dense. */
 void plec_moe_defects(struct plec_findings *findings, const struct plec_moe *moe);
 void plec_moe_close(struct plec_moe *moe);
 
 /* Experts a token: k, or k a group times groups; saturates at UINT32_MAX. */
 uint32_t plec_moe_experts_per_token(const struct plec_moe_router *router);
-/* The layer, or NULL. */
+/* The layer, or NULL; the first where two have one number. */
 const struct plec_moe_layer *plec_moe_find_layer(const struct plec_moe *moe, uint32_t layer);
 
 #ifdef __cplusplus
