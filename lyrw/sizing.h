@@ -18,7 +18,7 @@ enum { PLEC_EXTENT_ALIGNMENT = 4096 };
 
 struct plec_sizing_args {
     uint32_t n_entries;
-    const uint64_t *region_bytes; /* [n_schemas] of every entry */
+    const uint64_t *region_bytes; /* [n_schemas] of every entry; read by the plan only */
     uint32_t n_schemas;           /* at most 65535 */
     uint32_t extent_width;        /* entries an extent; 0: no extents */
     uint64_t segment_cap;         /* most bytes of a file; 0: one file */

@@ -56,7 +56,7 @@ int plec_survey_walk(const struct plec_segment *segment,
 
 struct tally {
     struct plec_survey *survey;
-    uint64_t tables_end, previous_end, n_spans;
+    uint64_t tables_end, previous_end, n_spans, n_standing_seen;
     bool out_of_order;
 };
 
@@ -73,8 +73,13 @@ static void note_overlap(struct plec_survey *survey, const struct plec_survey_re
 static int count(void *user, const struct plec_survey_region *region) {
     struct tally *tally = user;
     struct plec_survey *survey = tally->survey;
+    if (!region->resolved && survey->first_missing.name == NULL)
+        survey->first_missing = region->error;
+    /* Slots beyond the end of the file are counted from the tables, not here. */
+    if (!region->resolved && strcmp(region->error.name, "Truncated") == 0) return 0;
+    tally->n_standing_seen++;
     if (!region->resolved) {
-        if (survey->n_missing++ == 0) survey->first_missing = region->error;
+        survey->n_missing++;
         return 0;
     }
     survey->n_resolved++;
@@ -144,17 +149,12 @@ enum plec_status plec_survey_make(struct plec_survey *out, const struct plec_seg
                           .tables_end = segment->entry_table + segment->entry_table_bytes};
     out->end = tally.tables_end < segment->size ? tally.tables_end : segment->size;
     plec_survey_walk(segment, count, &tally);
-    /* What the walk left out: slots beyond the end of the file are missing, others are unseen. */
     uint64_t n_standing = 0;
     for (uint32_t s = 0; s < segment->header.num_segments; s++) {
         out->n_slots += promised(segment, s);
         n_standing += standing(segment, s);
     }
-    uint64_t n_seen = out->n_resolved + out->n_missing, n_left = out->n_slots - n_seen;
-    if (n_standing <= n_seen) {
-        out->n_missing += n_left;
-    } else {
-        out->n_unseen = n_left;
-    }
+    out->n_missing += out->n_slots - n_standing;
+    out->n_unseen = n_standing - tally.n_standing_seen;
     return tally.out_of_order ? find_overlaps(out, segment, &tally, err) : PLEC_OK;
 }
