@@ -5,40 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/dump.h"
-
-#include <cstring>
-#include <functional>
-#include <memory>
+#include "tests/support/segment_file.h"
 
 using namespace plec_test;
 
 namespace {
 
-/* A file's bytes in a block of exactly its size, so that a sanitizer sees the first byte past it,
- * and its parse. */
-struct File {
-    explicit File(std::vector<uint8_t> from) : bytes(new uint8_t[from.size()]), size(from.size()) {
-        if (size > 0) memcpy(bytes.get(), from.data(), size);
-        status = plec_segment_parse(&segment, bytes.get(), size, &err);
-    }
-    ~File() { plec_segment_close(&segment); }
-    File(const File &) = delete;
-    File &operator=(const File &) = delete;
-
-    std::unique_ptr<uint8_t[]> bytes;
-    size_t size;
-    plec_segment segment = {};
-    plec_error err = {};
-    plec_status status;
-};
-
-std::vector<std::string> all_dumps() {
-    std::vector<std::string> names;
-    for (const char *folder : {"lyrw", "lyrw/odd", "lyrw/bad"})
-        for (const std::string &name : list_folder(data_path(folder), ".lyrw"))
-            names.push_back(std::string(folder) + "/" + name);
-    return names;
-}
+using File = SegmentFile;
 
 uint32_t number(const std::string &line, const char *key) {
     return static_cast<uint32_t>(std::stoul(field(line, key)));
@@ -86,7 +59,7 @@ std::string without_reason(const std::string &line) {
 
 TEST(Segment, EveryFieldOfEveryDumpIsEqual) {
     size_t n_lines = 0, n_decoded = 0;
-    for (const std::string &name : all_dumps()) {
+    for (const std::string &name : all_segment_files()) {
         File file(read_file(data_path(name + ".lyrw")));
         std::stringstream dump(read_text(data_path(name + ".txt")));
         std::map<std::string, uint64_t> n_kind;
@@ -116,7 +89,7 @@ TEST(Segment, EveryFieldOfEveryDumpIsEqual) {
 
 TEST(Segment, RefusedFilesHoldNothing) {
     size_t n_refused = 0;
-    for (const std::string &name : all_dumps()) {
+    for (const std::string &name : all_segment_files()) {
         File file(read_file(data_path(name + ".lyrw")));
         if (file.status == PLEC_OK) continue;
         n_refused++;
