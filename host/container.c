@@ -1,5 +1,32 @@
 #include "host/container.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "host/source.h"
+
+enum { MAGIC_BYTES = 4 };
+
+struct plec_container {
+    struct plec_source source;
+};
+
+typedef enum plec_status open_fn(struct plec_source *out, const char *path,
+                                 const struct plec_container_options *options,
+                                 struct plec_error *err);
+
+/* First bytes -> source. */
+static const struct {
+    const char *magic;
+    open_fn *open;
+} by_magic[] = {
+    {"LYRW", plec_source_open_lyrw},
+};
+
 const char *plec_container_kind_name(enum plec_container_kind kind) {
     switch (kind) {
     case PLEC_CONTAINER_VINDEX: return "vindex";
@@ -8,4 +35,108 @@ const char *plec_container_kind_name(enum plec_container_kind kind) {
     case PLEC_CONTAINER_TEZW: return "tezw";
     }
     return "unknown";
+}
+
+static bool ends_with(const char *text, const char *suffix) {
+    size_t length = strlen(text), n = strlen(suffix);
+    return length >= n && strcmp(text + length - n, suffix) == 0;
+}
+
+/* The source of a file by its first bytes; a file named .lyrw is one, so that a cut or overwritten
+ * header is told as what it is. */
+static enum plec_status choose_by_magic(open_fn **out, const char *path, struct plec_error *err) {
+    char magic[MAGIC_BYTES + 1] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return plec_fail(err, PLEC_MISSING, "CannotOpen", "%s: %s", path, strerror(errno));
+    ssize_t n = read(fd, magic, MAGIC_BYTES);
+    int reason = errno;
+    close(fd);
+    if (n < 0) return plec_fail(err, PLEC_IO, "ReadFailed", "%s: %s", path, strerror(reason));
+    for (size_t i = 0; i < sizeof by_magic / sizeof by_magic[0]; i++)
+        if (n == MAGIC_BYTES && memcmp(magic, by_magic[i].magic, MAGIC_BYTES) == 0) {
+            *out = by_magic[i].open;
+            return PLEC_OK;
+        }
+    if (ends_with(path, ".lyrw")) {
+        *out = plec_source_open_lyrw;
+        return PLEC_OK;
+    }
+    return plec_fail_at(err, PLEC_MALFORMED, "UnknownContainer", 0,
+                        "%s: neither a folder with index.json nor a file that starts with a known "
+                        "magic (LYRW); it starts with %02x %02x %02x %02x",
+                        path, (unsigned char)magic[0], (unsigned char)magic[1],
+                        (unsigned char)magic[2], (unsigned char)magic[3]);
+}
+
+static enum plec_status choose(open_fn **out, const char *path, struct plec_error *err) {
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return plec_fail(err, PLEC_MISSING, "CannotOpen", "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode)) {
+        *out = plec_source_open_vindex;
+        return PLEC_OK;
+    }
+    if (!S_ISREG(info.st_mode))
+        return plec_fail(err, PLEC_MISSING, "NotAFile", "%s: not a regular file or a folder", path);
+    return choose_by_magic(out, path, err);
+}
+
+enum plec_status plec_container_open(struct plec_container **out, const char *path,
+                                     const struct plec_container_options *options,
+                                     struct plec_error *err) {
+    static const struct plec_container_options defaults;
+    *out = NULL;
+    open_fn *open_source;
+    enum plec_status status = choose(&open_source, path, err);
+    if (status != PLEC_OK) return status;
+    struct plec_container *container = calloc(1, sizeof *container);
+    if (container == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
+    status = open_source(&container->source, path, options == NULL ? &defaults : options, err);
+    if (status != PLEC_OK) {
+        free(container);
+        return status;
+    }
+    *out = container;
+    return PLEC_OK;
+}
+
+enum plec_container_kind plec_container_get_kind(const struct plec_container *container) {
+    return container->source.ops->kind;
+}
+
+void plec_container_close(struct plec_container *container) {
+    if (container == NULL) return;
+    container->source.ops->close(container->source.state);
+    free(container);
+}
+
+size_t plec_container_n_layers(const struct plec_container *container) {
+    return container->source.ops->n_layers(container->source.state);
+}
+
+void plec_container_layer_info(struct plec_layer_info *out, const struct plec_container *container,
+                               size_t i) {
+    memset(out, 0, sizeof *out);
+    container->source.ops->layer_info(out, container->source.state, i);
+}
+
+enum plec_status plec_container_bind(struct plec_bound_layer *out, struct plec_container *container,
+                                     uint32_t layer, struct plec_error *err) {
+    memset(out, 0, sizeof *out);
+    size_t n_layers = plec_container_n_layers(container);
+    for (size_t i = 0; i < n_layers; i++) {
+        struct plec_layer_info info;
+        plec_container_layer_info(&info, container, i);
+        if (info.layer != layer) continue;
+        enum plec_status status = container->source.ops->bind(out, container->source.state, i, err);
+        if (status != PLEC_OK) plec_bound_layer_close(out);
+        return status;
+    }
+    return plec_fail(err, PLEC_MISSING, "NoSuchLayer", "layer %u: the container has %zu layers%s",
+                     layer, n_layers, n_layers == 0 ? " with something to run" : "");
+}
+
+void plec_bound_layer_close(struct plec_bound_layer *bound) {
+    plec_arena_close(&bound->owned);
+    memset(bound, 0, sizeof *bound);
 }

@@ -8,6 +8,7 @@
 #define PLEC_HOST_CONTAINER_H
 
 #include "device/layer.h"
+#include "host/arena.h"
 #include "lyrw/status.h"
 
 #ifdef __cplusplus
@@ -55,9 +56,14 @@ void plec_container_layer_info(struct plec_layer_info *out, const struct plec_co
 
 /* A layer ready to run: every operand resolved and checked. */
 struct plec_bound_layer {
-    struct plec_layer layer; /* views into the container and into `owned` */
-    bool routing_required;   /* no router tensors: the caller must give ids and weights */
-    void *owned;             /* tables and small vectors made by bind */
+    struct plec_layer layer;    /* views into the container and into `owned` */
+    bool dense;                 /* layer.routed is one expert: ids 0, weights 1 unless given */
+    bool routing_required;      /* no router tensors: the caller must give ids and weights */
+    bool router_input_required; /* the router reads another vector than the experts */
+    const int32_t *token_table; /* [n_token_ids, router.top_k] experts by token id, or NULL: routed
+                                   by scores */
+    uint32_t n_token_ids;
+    struct plec_arena owned; /* tables and small vectors made by bind */
 };
 
 /* Resolves one layer. Refuses whatever running it would touch and is not exactly as declared:

@@ -1,0 +1,226 @@
+/* Binds the layers of a bank directory: banks through the selected profile, control tensors, the
+ * router's rules and the experts' maths become one struct plec_layer.
+ */
+#include <string.h>
+
+#include "host/bind.h"
+#include "host/control.h"
+#include "host/selection.h"
+#include "host/vindex.h"
+
+static const double default_norm_eps = 1e-6;
+
+/* A layer while it is bound. */
+struct binder {
+    struct plec_bound_layer *out;
+    struct plec_vindex *vindex;
+    const struct plec_moe_layer *manifest;
+    const struct plec_programme *routed, *shared;
+    struct plec_control control;
+};
+
+static enum plec_status open_bank(struct plec_bank *out, const struct plec_programme **programme,
+                                  struct binder *b, const struct plec_moe_bank *declared,
+                                  bool shared, struct plec_error *err) {
+    struct plec_bank_request request = {.programme = *programme,
+                                        .n_entries = declared->experts,
+                                        .has_dims = declared->has_dims,
+                                        .input = declared->input,
+                                        .intermediate = declared->intermediate,
+                                        .output = declared->output};
+    struct plec_selection_args selection = {.index = &b->vindex->index,
+                                            .profile = &b->vindex->profile,
+                                            .store = &b->vindex->store,
+                                            .layer = b->manifest->layer,
+                                            .shared = shared,
+                                            .storage = declared->storage,
+                                            .kind = shared ? PLEC_BANK_SHARED : PLEC_BANK_ROUTED};
+    enum plec_status status = plec_selection_open(request.by_role, &b->out->owned, &selection, err);
+    if (status == PLEC_OK) status = plec_bank_build(out, programme, &b->out->owned, &request, err);
+    if (status != PLEC_OK) plec_error_context(err, shared ? "shared experts" : "routed experts");
+    return status;
+}
+
+/* Experts that read and write the hidden state must have its width. */
+static enum plec_status check_width(const struct plec_bank *bank, const char *which,
+                                    uint32_t hidden_size, struct plec_error *err) {
+    if (bank->input_dim == hidden_size && bank->output_dim == hidden_size) return PLEC_OK;
+    return plec_fail(err, PLEC_MALFORMED, "DimensionContradicted",
+                     "%s experts: are %u -> %u -> %u, the hidden size is %u", which,
+                     bank->input_dim, bank->intermediate_dim, bank->output_dim, hidden_size);
+}
+
+static enum plec_status find_programme(const struct plec_programme **out,
+                                       const struct plec_moe_bank *bank, struct plec_error *err) {
+    *out = plec_programme_find(bank->programme);
+    if (*out != NULL) return PLEC_OK;
+    return plec_fail(err, PLEC_UNSUPPORTED, "UnknownProgramme", "storage=%s programme=%s",
+                     bank->storage, bank->programme);
+}
+
+static enum plec_status bind_routed(struct binder *b, struct plec_error *err) {
+    struct plec_layer *layer = &b->out->layer;
+    enum plec_status status = find_programme(&b->routed, &b->manifest->routed, err);
+    if (status == PLEC_OK)
+        status = open_bank(&layer->routed, &b->routed, b, &b->manifest->routed, false, err);
+    if (status == PLEC_OK && !b->routed->latent)
+        status = check_width(&layer->routed, "routed", layer->hidden_size, err);
+    if (status == PLEC_OK)
+        status = plec_bind_maths(&layer->routed.maths, &b->manifest->expert, b->routed, "routed",
+                                 &b->vindex->log, err);
+    return status;
+}
+
+static enum plec_status bind_shared(struct binder *b, struct plec_error *err) {
+    const struct plec_moe_layer *manifest = b->manifest;
+    struct plec_layer *layer = &b->out->layer;
+    if (!manifest->shared.present) return PLEC_OK;
+    enum plec_status status = find_programme(&b->shared, &manifest->shared, err);
+    if (status == PLEC_OK && b->shared->latent)
+        status = plec_fail(err, PLEC_UNSUPPORTED, "LatentSharedBank",
+                           "storage=%s programme=%s: shared experts run on the full width",
+                           manifest->shared.storage, manifest->shared.programme);
+    if (status == PLEC_OK)
+        status = open_bank(&layer->shared, &b->shared, b, &manifest->shared, true, err);
+    if (status == PLEC_OK) status = check_width(&layer->shared, "shared", layer->hidden_size, err);
+    if (status != PLEC_OK) return status;
+    const struct plec_moe_expert *expert =
+        manifest->shared_expert.given ? &manifest->shared_expert : &manifest->expert;
+    return plec_bind_maths(&layer->shared.maths, expert, b->shared, "shared", &b->vindex->log, err);
+}
+
+static enum plec_status read_control(struct binder *b, struct plec_error *err) {
+    const struct plec_layer *layer = &b->out->layer;
+    if (b->manifest->control == NULL) return PLEC_OK;
+    const struct plec_control_shape shape = {.layer = b->manifest->layer,
+                                             .experts = layer->routed.n_entries,
+                                             .hidden = layer->hidden_size,
+                                             .routed_width = layer->routed.output_dim,
+                                             .expert_input = layer->routed.input_dim,
+                                             .latent = b->routed->latent};
+    return plec_control_read(&b->control, &b->out->owned, &b->vindex->store, b->manifest->control,
+                             &shape, err);
+}
+
+static enum plec_status fail_no_tensor(const struct binder *b, uint16_t role, const char *tensor,
+                                       struct plec_error *err) {
+    char name[PLEC_NAME_MAX];
+    return plec_fail(
+        err, PLEC_MISSING, "MissingRegion", "the manifest names %s, and %s%s has no role %s",
+        tensor, b->control.key != NULL ? "control " : "no control file",
+        b->control.key != NULL ? b->control.key : " is declared: it", plec_role_name(role, name));
+}
+
+static enum plec_status bind_latent(struct binder *b, struct plec_error *err) {
+    struct plec_layer *layer = &b->out->layer;
+    if (!b->routed->latent) return PLEC_OK;
+    if (!plec_matrix_present(&b->control.latent_in))
+        return fail_no_tensor(b, PLEC_ROLE_LATENT_IN, b->manifest->routed_input, err);
+    if (!plec_matrix_present(&b->control.latent_out))
+        return fail_no_tensor(b, PLEC_ROLE_LATENT_OUT, b->manifest->routed_output, err);
+    layer->latent_in = b->control.latent_in;
+    layer->latent_out = b->control.latent_out;
+    return PLEC_OK;
+}
+
+static enum plec_status bind_norm(struct binder *b, struct plec_error *err) {
+    struct plec_layer *layer = &b->out->layer;
+    const char *name = b->manifest->routed_output_norm;
+    if (name == NULL && b->control.routed_output_norm != NULL)
+        return plec_fail(err, PLEC_MALFORMED, "NormNotNamed",
+                         "control %s holds a routed_output_norm, the manifest names none",
+                         b->control.key);
+    if (name == NULL) return PLEC_OK;
+    if (b->control.routed_output_norm == NULL)
+        return fail_no_tensor(b, PLEC_ROLE_ROUTED_OUTPUT_NORM, name, err);
+    layer->routed_norm = b->control.routed_output_norm;
+    layer->norm_eps = b->manifest->has_norm_eps ? b->manifest->norm_eps : default_norm_eps;
+    if (!b->manifest->has_norm_eps)
+        plec_log_write(&b->vindex->log, PLEC_LOG_RUN,
+                       "layer %u: no norm_eps is given; the routed output norm uses %g",
+                       b->manifest->layer, default_norm_eps);
+    return PLEC_OK;
+}
+
+static enum plec_status bind_router(struct binder *b, struct plec_error *err) {
+    struct plec_router *router = &b->out->layer.router;
+    const struct plec_moe_router *manifest = &b->manifest->router;
+    enum plec_status status =
+        plec_bind_router(router, manifest, b->out->layer.routed.n_entries,
+                         b->out->layer.hidden_size, b->control.selection_bias != NULL, err);
+    if (status != PLEC_OK) return status;
+    router->weight = b->control.router_weight;
+    router->bias = b->control.router_bias;
+    router->selection_bias = b->control.selection_bias;
+    router->expert_scale = b->control.expert_scale;
+    b->out->routing_required = !plec_matrix_present(&router->weight);
+    if (!b->out->routing_required && manifest->gate_bias != NULL && router->selection_bias == NULL)
+        return fail_no_tensor(b, PLEC_ROLE_SELECTION_BIAS, manifest->gate_bias, err);
+    return PLEC_OK;
+}
+
+static enum plec_status bind_moe(struct binder *b, struct plec_error *err) {
+    struct plec_layer *layer = &b->out->layer;
+    layer->hidden_size = b->vindex->index.hidden_size;
+    layer->out_scale = 1.0;
+    enum plec_status status = plec_selection_check_profile(&b->vindex->profile, err);
+    if (status == PLEC_OK) status = bind_routed(b, err);
+    if (status == PLEC_OK) status = bind_shared(b, err);
+    if (status == PLEC_OK) status = read_control(b, err);
+    if (status == PLEC_OK) status = bind_latent(b, err);
+    if (status == PLEC_OK) status = bind_norm(b, err);
+    if (status == PLEC_OK) status = bind_router(b, err);
+    if (status != PLEC_OK) return status;
+    if (layer->shared.n_entries > 0) layer->shared_gate = b->control.shared_gate;
+    layer->routed.gate_scale = b->control.gate_scale;
+    layer->routed.up_scale = b->control.up_scale;
+    layer->routed.down_scale = b->control.down_scale;
+    return PLEC_OK;
+}
+
+enum plec_status plec_vindex_bind_moe(struct plec_bound_layer *out, struct plec_vindex *vindex,
+                                      const struct plec_moe_layer *layer, struct plec_error *err) {
+    struct binder b = {.out = out, .vindex = vindex, .manifest = layer};
+    enum plec_status status = bind_moe(&b, err);
+    if (status != PLEC_OK) plec_error_context(err, "layer %u", layer->layer);
+    return status;
+}
+
+/* One expert, which every token reads. */
+static void route_to_the_only_one(struct plec_bound_layer *out) {
+    out->dense = true;
+    out->layer.router = (struct plec_router){
+        .n_experts = 1, .top_k = 1, .scale = 1.0, .input_dim = out->layer.hidden_size};
+}
+
+static enum plec_status bind_dense(struct plec_bound_layer *out, struct plec_vindex *vindex,
+                                   const struct plec_moe_dense *dense, struct plec_error *err) {
+    struct plec_bank_request request = {.n_entries = 1};
+    const struct plec_programme *programme = NULL;
+    struct plec_selection_args selection = {.index = &vindex->index,
+                                            .profile = &(struct plec_resolved_profile){0},
+                                            .store = &vindex->store,
+                                            .layer = dense->layer,
+                                            .storage = dense->storage,
+                                            .kind = PLEC_BANK_DENSE};
+    struct plec_layer *layer = &out->layer;
+    layer->hidden_size = vindex->index.hidden_size;
+    layer->out_scale = 1.0;
+    enum plec_status status = plec_selection_open(request.by_role, &out->owned, &selection, err);
+    if (status == PLEC_OK)
+        status = plec_bank_build(&layer->routed, &programme, &out->owned, &request, err);
+    if (status == PLEC_OK) status = check_width(&layer->routed, "dense", layer->hidden_size, err);
+    if (status == PLEC_OK)
+        status = plec_bind_maths(&layer->routed.maths, &dense->expert, programme, "dense",
+                                 &vindex->log, err);
+    if (status == PLEC_OK) route_to_the_only_one(out);
+    return status;
+}
+
+enum plec_status plec_vindex_bind_dense(struct plec_bound_layer *out, struct plec_vindex *vindex,
+                                        const struct plec_moe_dense *dense,
+                                        struct plec_error *err) {
+    enum plec_status status = bind_dense(out, vindex, dense, err);
+    if (status != PLEC_OK) plec_error_context(err, "layer %u dense", dense->layer);
+    return status;
+}
