@@ -1,10 +1,8 @@
-// `plectrum layout`, and the sizing behind it.
-#include "lyrw/sizing.h"
+// `plectrum layout`: numbers that the format implies, and requests that make no sense.
 #include "tests/support/data.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -116,64 +114,4 @@ TEST(Layout, BadRequestsAreUsage) {
               2)
         << "more than 64 bits";
     EXPECT_EQ(status({"path"}), 2);
-}
-
-namespace {
-plec_sizing plan(uint32_t n_entries, const std::vector<uint64_t> &bytes, uint32_t width,
-                 uint64_t cap, plec_status wanted = PLEC_OK) {
-    plec_sizing_args args = {n_entries, bytes.data(), static_cast<uint32_t>(bytes.size()), width,
-                             cap};
-    plec_sizing sizing;
-    plec_error err;
-    EXPECT_EQ(plec_sizing_plan(&sizing, &args, &err), wanted) << err.message;
-    return sizing;
-}
-} // namespace
-
-TEST(Sizing, SegmentsTileTheBankUnderTheCapInWholeExtents) {
-    std::vector<uint64_t> bytes = {1000, 64, 130};
-    for (uint32_t n_entries : {1u, 7u, 40u, 60u, 205u, 896u})
-        for (uint32_t width : {0u, 1u, 8u, 16u, 32u})
-            for (uint64_t cap : {UINT64_C(0), UINT64_C(50000), UINT64_C(200000)}) {
-                plec_sizing sizing = plan(n_entries, bytes, width, cap);
-                uint32_t next = 0, most = 0, least = UINT32_MAX;
-                for (uint32_t i = 0; i < sizing.n_segments; i++) {
-                    plec_sizing_segment segment;
-                    plec_sizing_segment_at(&segment, &sizing, i);
-                    EXPECT_EQ(segment.first_entry, next);
-                    next += segment.n_entries;
-                    EXPECT_TRUE(cap == 0 || segment.file_bytes <= cap);
-                    bool last = i + 1 == sizing.n_segments;
-                    EXPECT_TRUE(width == 0 || last || segment.n_entries % width == 0);
-                    if (!last) least = std::min(least, segment.n_entries);
-                    most = std::max(most, segment.n_entries);
-                }
-                EXPECT_EQ(next, n_entries);
-                EXPECT_TRUE(sizing.n_segments == 1 || most - least <= std::max(width, 1u));
-            }
-}
-
-TEST(Sizing, FewestFiles) {
-
-    std::vector<uint64_t> bytes = {64};
-    plec_sizing whole = plan(10, bytes, 0, 0);
-    plec_sizing_segment segment;
-    plec_sizing_segment_at(&segment, &whole, 0);
-    EXPECT_EQ(segment.table_bytes, 24u + 24 + 12 + 20 + 160);
-    EXPECT_EQ(segment.payload_start, 256u);
-    EXPECT_EQ(segment.file_bytes, 256u + 640);
-    EXPECT_EQ(plan(10, bytes, 0, 896).n_segments, 1u);
-    EXPECT_EQ(plan(10, bytes, 0, 895).n_segments, 2u);
-}
-
-TEST(Sizing, ACapBelowOneExtentIsRefused) {
-    plan(10, {64}, 8, 2000, PLEC_BAD_INPUT);
-}
-
-TEST(Sizing, EmptyBanksAreTablesOnly) {
-    plec_sizing sizing = plan(0, {64}, 16, 1000);
-    plec_sizing_segment segment;
-    plec_sizing_segment_at(&segment, &sizing, 0);
-    EXPECT_EQ(segment.n_entries, 0u);
-    EXPECT_EQ(segment.file_bytes, 128u);
 }

@@ -1,9 +1,11 @@
 /* layout.c: `plectrum layout`: lays a bank out on paper. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lyrw/sizing.h"
+#include "lyrw/cursor.h"
+#include "lyrw/segment_plan.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
 #include "tools/plectrum/units.h"
@@ -57,8 +59,16 @@ struct plan {
     uint64_t bytes[REGIONS_MAX];
     uint32_t n_schemas;
     uint64_t parameters;  /* of the matrices and biases of one expert, padding not counted */
+    uint64_t entry_bytes; /* of its regions */
     uint32_t padded_down; /* columns of down where they exceed intermediate; else 0 */
-    struct plec_sizing sizing;
+    uint32_t extent;      /* 0: none */
+    struct plec_segment_split split;
+};
+
+/* One file of the plan. */
+struct file {
+    uint32_t first_entry, n_entries;
+    struct plec_segment_layout layout;
 };
 
 static void set_shape(struct plec_lyrw_schema *schema, struct plan *plan, enum shape shape,
@@ -100,6 +110,8 @@ static int add_region(struct plan *plan, const char *role, const char *format_na
         .index = (uint16_t)plan->n_schemas,
         .role = roles[i].role,
         .format = format->tag,
+        .layout = roles[i].role == PLEC_ROLE_GATE_UP_FUSED ? PLEC_LAYOUT_CONTIGUOUS_HALVES
+                                                           : PLEC_LAYOUT_UNSPECIFIED,
         .packing = format->block_elems == 1 ? PLEC_PACKING_ROW_MAJOR : PLEC_PACKING_BLOCKS_INLINE,
         .pair_id = PLEC_LYRW_UNPAIRED};
     set_shape(schema, plan, roles[i].shape, format);
@@ -140,6 +152,7 @@ static int pair_up(struct plan *plan) {
         *scales = *values;
         scales->index = (uint16_t)plan->n_schemas++;
         scales->role = PLEC_ROLE_SCALES;
+        scales->layout = PLEC_LAYOUT_UNSPECIFIED;
         scales->packing = PLEC_PACKING_BLOCKS_SCALES;
     }
     if (pair_id == 0)
@@ -157,6 +170,8 @@ static int measure(struct plan *plan) {
                                   plec_role_name(schema->role, name), schema->cols,
                                   plec_format_find(schema->format)->name,
                                   plec_format_find(schema->format)->block_elems);
+        if (!plec_add_u64(&plan->entry_bytes, plan->entry_bytes, plan->bytes[i]))
+            return plec_cli_usage(&command, "an expert is larger than 2^64 bytes");
     }
     return PLEC_CLI_GO_ON;
 }
@@ -176,52 +191,113 @@ static json_t *regions_json(const struct plan *plan) {
     return list;
 }
 
-/* Sums over all files; counts of entries and extents are not summed. */
-static struct plec_sizing_segment add_up(const struct plec_sizing *sizing) {
-    struct plec_sizing_segment total = {0}, segment;
-    for (uint32_t i = 0; i < sizing->n_segments; i++) {
-        plec_sizing_segment_at(&segment, sizing, i);
-        total.table_bytes += segment.table_bytes;
-        total.payload_bytes += segment.payload_bytes;
-        total.file_bytes += segment.file_bytes;
+/* What a file plan points to. */
+struct records {
+    struct plec_lyrw_bank bank;
+    struct plec_lyrw_segment segment;
+};
+
+/* The plan of a file with n_entries of the bank; views of plan and records. */
+static struct plec_segment_plan plan_file(struct records *records, const struct plan *plan,
+                                          uint32_t first_entry, uint32_t n_entries,
+                                          uint32_t extent) {
+    const struct widths *w = &plan->widths;
+    records->bank = (struct plec_lyrw_bank){.kind = PLEC_BANK_ROUTED,
+                                            .n_schemas = (uint16_t)plan->n_schemas,
+                                            .num_entries = w->experts,
+                                            .input_dim = w->input,
+                                            .intermediate_dim = w->intermediate,
+                                            .output_dim = w->output};
+    records->segment =
+        (struct plec_lyrw_segment){.first_entry = first_entry, .entry_count = n_entries};
+    return (struct plec_segment_plan){
+        .header = {.format_version = PLEC_LYRW_VERSION, .num_banks = 1, .num_segments = 1},
+        .banks = &records->bank,
+        .segments = &records->segment,
+        .schemas = plan->schemas,
+        .n_schemas = plan->n_schemas,
+        .extent = extent};
+}
+
+static enum plec_status lay_out(struct plec_segment_layout *out, const struct plan *plan,
+                                uint32_t first_entry, uint32_t n_entries, uint32_t extent,
+                                struct plec_error *err) {
+    struct records records;
+    struct plec_segment_plan file = plan_file(&records, plan, first_entry, n_entries, extent);
+    return plec_segment_plan_layout(out, &file, err);
+}
+
+static enum plec_status split(struct plan *plan, uint64_t cap, struct plec_error *err) {
+    struct records records;
+    struct plec_segment_plan whole =
+        plan_file(&records, plan, 0, plan->widths.experts, plan->extent);
+    return plec_segment_plan_split(&plan->split, &whole, cap, err);
+}
+
+/* File i of the plan, which was found to fit when it was split. */
+static struct file file_at(const struct plan *plan, uint32_t i) {
+    struct file file = {0};
+    plec_segment_split_range(&file.first_entry, &file.n_entries, &plan->split, i);
+    enum plec_status status =
+        lay_out(&file.layout, plan, file.first_entry, file.n_entries, plan->extent, NULL);
+    assert(status == PLEC_OK);
+    (void)status;
+    return file;
+}
+
+/* Sums over all files. */
+static struct plec_segment_layout add_up(const struct plan *plan) {
+    struct plec_segment_layout total = {0};
+    for (uint32_t i = 0; i < plan->split.n_segments; i++) {
+        struct file file = file_at(plan, i);
+        total.structure_bytes += file.layout.structure_bytes;
+        total.payload_bytes += file.layout.payload_bytes;
+        total.file_bytes += file.layout.file_bytes;
+        if (file.layout.extent_bytes > total.extent_bytes)
+            total.extent_bytes = file.layout.extent_bytes;
     }
     return total;
 }
 
+/* Byte of the first region: on its own boundary when there are extents. */
+static uint64_t first_region(const struct plan *plan, const struct plec_segment_layout *layout) {
+    uint64_t start = layout->payload_start, edge = PLEC_EXTENT_ALIGNMENT;
+    return plan->extent == 0 ? start : (start + edge - 1) / edge * edge;
+}
+
 static json_t *segments_json(const struct plan *plan) {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < plan->sizing.n_segments; i++) {
-        struct plec_sizing_segment segment;
-        plec_sizing_segment_at(&segment, &plan->sizing, i);
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "first_entry",
-                                              (json_int_t)segment.first_entry, "entries",
-                                              (json_int_t)segment.n_entries, "extents",
-                                              (json_int_t)segment.n_extents, "structure_bytes",
-                                              (json_int_t)segment.table_bytes, "payload_start",
-                                              (json_int_t)segment.payload_start, "payload_bytes",
-                                              (json_int_t)segment.payload_bytes, "file_bytes",
-                                              (json_int_t)segment.file_bytes));
+    for (uint32_t i = 0; i < plan->split.n_segments; i++) {
+        struct file file = file_at(plan, i);
+        json_array_append_new(
+            list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "first_entry",
+                            (json_int_t)file.first_entry, "entries", (json_int_t)file.n_entries,
+                            "extents", (json_int_t)file.layout.n_extents, "structure_bytes",
+                            (json_int_t)file.layout.structure_bytes, "first_region",
+                            (json_int_t)first_region(plan, &file.layout), "payload_bytes",
+                            (json_int_t)file.layout.payload_bytes, "file_bytes",
+                            (json_int_t)file.layout.file_bytes));
     }
     return list;
 }
 
 static int print_json(const struct plan *plan) {
-    const struct plec_sizing *sizing = &plan->sizing;
-    struct plec_sizing_segment total = add_up(sizing);
+    const struct widths *w = &plan->widths;
+    struct plec_segment_layout total = add_up(plan);
     json_t *extent = json_null();
-    if (sizing->args.extent_width != 0)
-        extent = json_pack("{s:I, s:I, s:I}", "width", (json_int_t)sizing->args.extent_width,
-                           "bytes", (json_int_t)plec_sizing_extent_bytes(sizing, sizing->width),
-                           "count", (json_int_t)sizing->n_units);
+    if (plan->extent != 0)
+        extent =
+            json_pack("{s:I, s:I, s:I}", "width", (json_int_t)plan->extent, "bytes",
+                      (json_int_t)total.extent_bytes, "count", (json_int_t)plan->split.n_extents);
     return plec_cli_print_json(json_pack(
         "{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "experts",
-        (json_int_t)plan->widths.experts, "input", (json_int_t)plan->widths.input, "intermediate",
-        (json_int_t)plan->widths.intermediate, "output", (json_int_t)plan->widths.output, "regions",
-        regions_json(plan), "parameters_per_expert", (json_int_t)plan->parameters,
-        "bytes_per_expert", (json_int_t)sizing->entry_bytes, "structure_bytes",
-        (json_int_t)total.table_bytes, "payload_bytes", (json_int_t)total.payload_bytes,
-        "total_bytes", (json_int_t)total.file_bytes, "files", (json_int_t)sizing->n_segments,
-        "extent", extent, "segments", segments_json(plan)));
+        (json_int_t)w->experts, "input", (json_int_t)w->input, "intermediate",
+        (json_int_t)w->intermediate, "output", (json_int_t)w->output, "regions", regions_json(plan),
+        "parameters_per_expert", (json_int_t)plan->parameters, "bytes_per_expert",
+        (json_int_t)plan->entry_bytes, "structure_bytes", (json_int_t)total.structure_bytes,
+        "payload_bytes", (json_int_t)total.payload_bytes, "total_bytes",
+        (json_int_t)total.file_bytes, "files", (json_int_t)plan->split.n_segments, "extent", extent,
+        "segments", segments_json(plan)));
 }
 
 static void print_regions(const struct plan *plan) {
@@ -241,72 +317,68 @@ static void print_regions(const struct plan *plan) {
 }
 
 /* One line for each run of files of one size. */
-static void print_segments(const struct plec_sizing *sizing) {
+static void print_files(const struct plan *plan) {
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX];
-    for (uint32_t i = 0, run; i < sizing->n_segments; i += run) {
-        struct plec_sizing_segment first, other;
-        plec_sizing_segment_at(&first, sizing, i);
-        for (run = 1; i + run < sizing->n_segments; run++) {
-            plec_sizing_segment_at(&other, sizing, i + run);
-            if (other.n_entries != first.n_entries) break;
-        }
-        printf("  %u file%s of %u experts", run, run == 1 ? "" : "s", first.n_entries);
-        if (first.n_extents != 0)
-            printf(", %u extents of %u", first.n_extents, sizing->args.extent_width);
-        printf(": %s, structure %s, payload from byte %llu\n", plec_size_text(a, first.file_bytes),
-               plec_size_text(b, first.table_bytes), (unsigned long long)first.payload_start);
+    for (uint32_t i = 0, run; i < plan->split.n_segments; i += run) {
+        struct file file = file_at(plan, i);
+        for (run = 1; i + run < plan->split.n_segments; run++)
+            if (file_at(plan, i + run).n_entries != file.n_entries) break;
+        printf("  %u file%s of %u experts", run, run == 1 ? "" : "s", file.n_entries);
+        if (plan->extent != 0)
+            printf(", %llu extents of %u", (unsigned long long)file.layout.n_extents, plan->extent);
+        printf(": %s, structure %s, payload from byte %llu\n",
+               plec_size_text(a, file.layout.file_bytes),
+               plec_size_text(b, file.layout.structure_bytes),
+               (unsigned long long)first_region(plan, &file.layout));
     }
 }
 
 /* What extents would be, where none were asked for. */
-static void print_possible_extents(const struct plec_sizing *sizing) {
+static void print_possible_extents(const struct plan *plan) {
     char size[PLEC_UNIT_TEXT_MAX];
-    struct plec_sizing_segment segment;
-    plec_sizing_segment_at(&segment, sizing, 0);
+    struct file file = file_at(plan, 0);
+    struct plec_segment_layout layout;
     for (uint32_t width = 8; width <= 32; width *= 2)
-        if (segment.n_entries >= width)
+        if (file.n_entries >= width &&
+            lay_out(&layout, plan, 0, file.n_entries, width, NULL) == PLEC_OK)
             printf("  --extent %-2u would make extents of %u: %llu a file, %s each\n", width, width,
-                   ((unsigned long long)segment.n_entries + width - 1) / width,
-                   plec_size_text(size, plec_sizing_extent_bytes(sizing, width)));
+                   (unsigned long long)layout.n_extents, plec_size_text(size, layout.extent_bytes));
 }
 
 static void print_text(const struct plan *plan) {
-    const struct plec_sizing *sizing = &plan->sizing;
-    struct plec_sizing_segment total = add_up(sizing);
+    const struct widths *w = &plan->widths;
+    struct plec_segment_layout total = add_up(plan);
+    uint32_t n_files = plan->split.n_segments;
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX];
-    printf("bank of %u experts, %u -> %u -> %u\n", plan->widths.experts, plan->widths.input,
-           plan->widths.intermediate, plan->widths.output);
+    printf("bank of %u experts, %u -> %u -> %u\n", w->experts, w->input, w->intermediate,
+           w->output);
     print_regions(plan);
     printf("expert     %s parameters, %s\n", plec_count_text(a, plan->parameters),
-           plec_size_text(b, sizing->entry_bytes));
-    printf("structure  %s (tables of %s bytes)\n", plec_size_text(a, total.table_bytes),
-           plec_count_text(b, total.table_bytes));
+           plec_size_text(b, plan->entry_bytes));
+    printf("structure  %s (tables of %s bytes)\n", plec_size_text(a, total.structure_bytes),
+           plec_count_text(b, total.structure_bytes));
     printf("payload    %s (%s bytes)\n", plec_size_text(a, total.payload_bytes),
            plec_count_text(b, total.payload_bytes));
-    printf("layer      %s in %u file%s\n", plec_size_text(a, total.file_bytes), sizing->n_segments,
-           sizing->n_segments == 1 ? "" : "s");
-    print_segments(sizing);
-    if (sizing->args.extent_width != 0)
-        printf("extent     %s, on a boundary of %d bytes\n",
-               plec_size_text(a, plec_sizing_extent_bytes(sizing, sizing->width)),
+    printf("layer      %s in %u file%s\n", plec_size_text(a, total.file_bytes), n_files,
+           n_files == 1 ? "" : "s");
+    print_files(plan);
+    if (plan->extent != 0)
+        printf("extent     %s, on a boundary of %d bytes\n", plec_size_text(a, total.extent_bytes),
                PLEC_EXTENT_ALIGNMENT);
     else
-        print_possible_extents(sizing);
+        print_possible_extents(plan);
 }
 
-static int make_plan(struct plan *plan, const char *regions, bool paired, uint64_t cap,
-                     uint32_t extent) {
+static int make_plan(struct plan *plan, const char *regions, bool paired, uint64_t cap) {
     int leave = add_regions(plan, regions);
     if (leave == PLEC_CLI_GO_ON && paired) leave = pair_up(plan);
     if (leave == PLEC_CLI_GO_ON) leave = measure(plan);
     if (leave != PLEC_CLI_GO_ON) return leave;
-    struct plec_sizing_args args = {.n_entries = plan->widths.experts,
-                                    .region_bytes = plan->bytes,
-                                    .n_schemas = plan->n_schemas,
-                                    .extent_width = extent,
-                                    .segment_cap = cap};
     struct plec_error err;
-    if (plec_sizing_plan(&plan->sizing, &args, &err) != PLEC_OK)
+    struct plec_segment_layout whole;
+    /* The whole bank as one file bounds every sum over its files. */
+    if (lay_out(&whole, plan, 0, plan->widths.experts, plan->extent, &err) != PLEC_OK ||
+        split(plan, cap, &err) != PLEC_OK)
         return plec_cli_usage(&command, "%s", err.message);
     return PLEC_CLI_GO_ON;
 }
@@ -316,7 +388,6 @@ int plec_command_layout(int argc, char **argv) {
     const char *regions = NULL;
     bool paired = false, as_json = false, has_extent = false, has_cap = false;
     uint64_t cap = 0;
-    uint32_t extent = 0;
     const struct plec_cli_option options[] = {
         {"experts", PLEC_CLI_U32, &plan.widths.experts, NULL, "N", "Entries of the bank."},
         {"input", PLEC_CLI_U32, &plan.widths.input, NULL, "N",
@@ -334,7 +405,7 @@ int plec_command_layout(int argc, char **argv) {
         {"segment-cap", PLEC_CLI_SIZE, &cap, &has_cap, "SIZE",
          "No file larger than this: the fewest files that it allows, as equal as whole extents "
          "make them."},
-        {"extent", PLEC_CLI_U32, &extent, &has_extent, "N",
+        {"extent", PLEC_CLI_U32, &plan.extent, &has_extent, "N",
          "Group N neighbouring experts (8, 16 or 32 as a rule) and start each group on a boundary "
          "of 4096 bytes."},
         {"json", PLEC_CLI_FLAG, &as_json, NULL, NULL, "Print one JSON object, sizes in bytes."},
@@ -351,9 +422,10 @@ int plec_command_layout(int argc, char **argv) {
     if (w->intermediate > UINT32_MAX / 2)
         return plec_cli_usage(&command, "--intermediate %u is too large", w->intermediate);
     if (regions == NULL) return plec_cli_usage(&command, "--regions is needed");
-    if (has_extent && extent == 0) return plec_cli_usage(&command, "--extent 0 holds no expert");
+    if (has_extent && plan.extent == 0)
+        return plec_cli_usage(&command, "--extent 0 holds no expert");
     if (has_cap && cap == 0) return plec_cli_usage(&command, "--segment-cap 0 holds no file");
-    leave = make_plan(&plan, regions, paired, cap, extent);
+    leave = make_plan(&plan, regions, paired, cap);
     if (leave != PLEC_CLI_GO_ON) return leave;
     if (as_json) return print_json(&plan);
     print_text(&plan);
