@@ -7,7 +7,7 @@
 #include "tools/plectrum/inspect.h"
 #include "tools/plectrum/json_stream.h"
 #include "tools/plectrum/progress.h"
-#include "tools/plectrum/region_hash.h"
+#include "tools/plectrum/region_list.h"
 #include "tools/plectrum/survey.h"
 #include "tools/plectrum/units.h"
 #include "tools/plectrum/unknown.h"
@@ -19,7 +19,6 @@ struct view {
     struct plec_survey survey;
     struct plec_json_stream json;
     struct plec_progress progress;
-    uint64_t hashed; /* bytes */
 };
 
 static json_t *header_json(const struct plec_lyrw_header *h) {
@@ -65,48 +64,16 @@ static json_t *segment_json(const struct plec_lyrw_segment *record, uint32_t ord
                      (json_int_t)record->entry_count);
 }
 
-struct hashes {
-    char bytes[PLEC_HASH_TEXT_MAX], decoded[PLEC_HASH_TEXT_MAX]; /* decoded "": there is none */
-};
-
-static void hash_region(struct hashes *out, struct view *view,
-                        const struct plec_survey_region *region) {
-    uint64_t hash =
-        plec_fnv1a64(PLEC_FNV_START, view->segment->data + region->offset, region->length);
-    plec_hash_text(out->bytes, hash);
-    out->decoded[0] = '\0';
-    if (plec_hash_decoded(&hash, view->segment, region->bank->id, region->entry,
-                          region->schema->index, region->offset))
-        plec_hash_text(out->decoded, hash);
-    view->hashed += region->length;
-    plec_progress_update(&view->progress, view->hashed);
-}
-
-static int region_json(void *user, const struct plec_survey_region *region) {
-    struct view *view = user;
-    char role[PLEC_NAME_MAX];
-    json_t *item = json_pack("{s:I, s:I, s:I, s:s}", "bank", (json_int_t)region->bank->id, "entry",
-                             (json_int_t)region->entry, "schema", (json_int_t)region->schema->index,
-                             "role", plec_role_name(region->schema->role, role));
-    if (!region->resolved) {
-        json_object_set_new(item, "error", json_string(region->error.message));
-    } else {
-        json_object_set_new(item, "offset", json_integer((json_int_t)region->offset));
-        json_object_set_new(item, "length", json_integer((json_int_t)region->length));
-        if (view->options->hash) {
-            struct hashes hashes;
-            hash_region(&hashes, view, region);
-            json_object_set_new(item, "fnv", json_string(hashes.bytes));
-            if (hashes.decoded[0] != '\0')
-                json_object_set_new(item, "decoded_fnv", json_string(hashes.decoded));
-        }
-    }
-    plec_json_list_item(&view->json, item);
-    return view->json.failed;
-}
-
 static void unknown_json(void *user, const char *name) {
     plec_json_list_item(user, json_string(name));
+}
+
+static void list_regions(struct view *view, struct plec_json_stream *json) {
+    struct plec_region_list list = {.segment = view->segment,
+                                    .hash = view->options->hash,
+                                    .json = json,
+                                    .progress = &view->progress};
+    plec_region_list_print(&list);
 }
 
 static bool print_json(struct view *view) {
@@ -131,10 +98,11 @@ static bool print_json(struct view *view) {
         plec_json_list_item(json, segment_json(&s->segments[i], i));
     plec_json_list_end(json);
     plec_json_list_begin(json, "regions");
-    if (view->options->entries) plec_survey_walk(s, region_json, view);
+    if (view->options->entries) list_regions(view, json);
     plec_json_list_end(json);
     plec_json_list_begin(json, "unknown");
-    plec_unknown_tags(s, unknown_json, json);
+    struct plec_unknown_tags tags = {0};
+    plec_unknown_tags(&tags, s, unknown_json, json);
     plec_json_list_end(json);
     return plec_json_end(json);
 }
@@ -160,27 +128,6 @@ static void print_bank(const struct plec_segment *s, uint32_t ordinal) {
                schema->layout == 0 ? "-" : plec_layout_name(schema->layout, d), shape,
                defined ? plec_size_text(size, bytes) : "size unknown");
     }
-}
-
-static int print_region(void *user, const struct plec_survey_region *region) {
-    struct view *view = user;
-    char role[PLEC_NAME_MAX];
-    printf("%6u %8u %6u  %-18s", region->bank->id, region->entry, region->schema->index,
-           plec_role_name(region->schema->role, role));
-    if (!region->resolved) {
-        printf(" ");
-        plec_cli_put(stdout, region->error.message);
-    } else {
-        printf(" %14llu %14llu", (unsigned long long)region->offset,
-               (unsigned long long)region->length);
-        if (view->options->hash) {
-            struct hashes hashes;
-            hash_region(&hashes, view, region);
-            printf("  %s  %s", hashes.bytes, hashes.decoded[0] != '\0' ? hashes.decoded : "-");
-        }
-    }
-    printf("\n");
-    return ferror(stdout);
 }
 
 static void print_unknown(void *user, const char *name) {
@@ -212,12 +159,12 @@ static void print_text(struct view *view) {
     printf("regions  %s, %s\n", plec_count_text(a, view->survey.n_slots),
            plec_size_text(b, view->survey.region_bytes));
     bool first = true;
-    plec_unknown_tags(s, print_unknown, &first);
+    struct plec_unknown_tags tags = {0};
+    plec_unknown_tags(&tags, s, print_unknown, &first);
     if (!first) printf("\n");
     if (!view->options->entries) return;
-    printf("\n  bank    entry schema  role               %14s %14s%s\n", "offset", "length",
-           view->options->hash ? "  fnv               decoded_fnv" : "");
-    plec_survey_walk(s, print_region, view);
+    printf("\n");
+    list_regions(view, NULL);
 }
 
 /* Says what is not as it should be; returns the exit status. */
