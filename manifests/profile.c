@@ -29,22 +29,23 @@ static const char *selected(const struct plec_index_profile *profile, const char
     return selection != NULL ? selection->variant : NULL;
 }
 
-/* A list of names for a message, cut where the message would be. names: n structs of `stride`
- * bytes that each begin with their name. */
+/* A list of names for a message, cut where it would fill the message alone. names: n structs of
+ * `stride` bytes that each begin with their name. */
 struct name_list {
-    char text[512];
+    char text[360];
 };
 
 static struct name_list list_names(const void *names, size_t n, size_t stride) {
     struct name_list list = {"["};
     size_t at = 1;
-    for (size_t i = 0; i < n && at < sizeof list.text - 8; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *name = *(const char *const *)((const char *)names + i * stride);
-        size_t left = sizeof list.text - at;
-        int length = snprintf(list.text + at, left, "%s%s", i > 0 ? ", " : "", name);
-        at = length > 0 && (size_t)length < left ? at + (size_t)length : sizeof list.text - 8;
+        bool fits = at + 2 + strlen(name) + sizeof ", ...]" <= sizeof list.text;
+        at += (size_t)snprintf(list.text + at, sizeof list.text - at, "%s%s", i > 0 ? ", " : "",
+                               fits ? name : "...");
+        if (!fits) break;
     }
-    snprintf(list.text + at, sizeof list.text - at, at < sizeof list.text - 8 ? "]" : "...]");
+    snprintf(list.text + at, sizeof list.text - at, "]");
     return list;
 }
 

@@ -22,8 +22,10 @@ class Json {
         EXPECT_EQ(plec_json_parse(&value_, text.data(), text.size(), &err), PLEC_OK) << err.message;
     }
     Json(Json &&other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
-    Json(const Json &) = delete;
-    Json &operator=(const Json &) = delete;
+    Json &operator=(Json &&other) noexcept {
+        std::swap(value_, other.value_);
+        return *this;
+    }
     ~Json() { json_decref(value_); }
     json_t *get() const { return value_; }
     json_t **out() { return &value_; }
