@@ -11,21 +11,25 @@ static int compare_name(const void *key, const void *element) {
     return strcmp(key, *(const char *const *)element);
 }
 
+/* bsearch, which may not be given the NULL that an absent array is. */
+static const void *find(const char *name, const void *elements, size_t n, size_t size) {
+    return n == 0 ? NULL : bsearch(name, elements, n, size, compare_name);
+}
+
 static const struct plec_index_region_set *find_set(const struct plec_index *index,
                                                     const char *name) {
-    return bsearch(name, index->region_sets, index->n_region_sets, sizeof *index->region_sets,
-                   compare_name);
+    return find(name, index->region_sets, index->n_region_sets, sizeof *index->region_sets);
 }
 
 static const struct plec_index_variant *find_variant(const struct plec_index_region_set *set,
                                                      const char *name) {
-    return bsearch(name, set->variants, set->n_variants, sizeof *set->variants, compare_name);
+    return find(name, set->variants, set->n_variants, sizeof *set->variants);
 }
 
 /* What a profile selects for a set; NULL: its baseline. */
 static const char *selected(const struct plec_index_profile *profile, const char *set) {
-    const struct plec_index_selection *selection = bsearch(
-        set, profile->selections, profile->n_selections, sizeof *profile->selections, compare_name);
+    const struct plec_index_selection *selection =
+        find(set, profile->selections, profile->n_selections, sizeof *profile->selections);
     return selection != NULL ? selection->variant : NULL;
 }
 
