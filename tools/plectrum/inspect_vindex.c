@@ -122,7 +122,8 @@ static void print_text(const char *path, struct plec_vindex_view *view,
 static int judge_file(const struct plec_file_view *file) {
     const struct plec_survey *survey = &file->survey;
     if (file->segment == NULL) {
-        plec_cli_say("%s", file->error.message);
+        /* An absent file is among the findings already. */
+        if (file->error.code != PLEC_MISSING) plec_cli_say("%s", file->error.message);
         return plec_cli_exit_status(file->error.code);
     }
     if (survey->n_missing > 0)
