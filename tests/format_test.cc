@@ -194,6 +194,40 @@ TEST(Format, DecodesTheTestVectors) {
     }
 }
 
+TEST(Format, DecodesManyBlocksBitForBitLikeAnIndependentDecoder) {
+    /* FNV-1a64 over the f32 values of 16 blocks, as the gguf Python package decodes them. The f16
+     * fields at `half` are made finite; every other byte is arbitrary. */
+    const struct {
+        const char *name;
+        int half[2];
+        uint64_t fnv;
+    } peers[] = {
+        {"q4_0", {0, -1}, 0x85ECD91C23E7B3FD},        {"gguf_q4_1", {0, 2}, 0x47B6DB13442D952D},
+        {"gguf_q5_0", {0, -1}, 0x48B79B9AAD479EFF},   {"gguf_q5_1", {0, 2}, 0x2A088A4EE6955EFF},
+        {"q8_0", {0, -1}, 0x208469C3381BFE64},        {"gguf_q2_k", {80, 82}, 0x91308C4B3DD25539},
+        {"gguf_q3_k", {108, -1}, 0x83F953BDAAE42637}, {"q4_k", {0, 2}, 0x0406A301A2829498},
+        {"gguf_q5_k", {0, 2}, 0x3B7C31C4BD38C416},    {"q6_k", {208, -1}, 0xA7B5942AC1133B1D},
+        {"gguf_iq4_nl", {0, -1}, 0x9C061138663D7A70}, {"gguf_iq4_xs", {0, -1}, 0x22219A18EC02FF26},
+        {"gguf_tq1_0", {52, -1}, 0x40A7B3924AD8B8E4}, {"gguf_tq2_0", {64, -1}, 0xF7C7829C6133C443},
+        {"gguf_mxfp4", {-1, -1}, 0x7E0DC88167C8F655}, {"gguf_nvfp4", {-1, -1}, 0xE2539AF5D54720C0},
+    };
+    for (const auto &peer : peers) {
+        const plec_format *format = plec_format_by_name(peer.name);
+        std::vector<uint8_t> blocks(16 * format->block_bytes);
+        uint32_t state = 1;
+        for (uint8_t &byte : blocks) {
+            state = state * 1664525u + 1013904223u;
+            byte = uint8_t(state >> 24);
+        }
+        for (int half : peer.half)
+            for (size_t i = 0; half >= 0 && i < 16; i++)
+                blocks[i * format->block_bytes + size_t(half) + 1] &= 0xBF;
+        std::vector<float> y(16 * format->block_elems);
+        format->decode(y.data(), blocks.data(), nullptr, 0, 16);
+        EXPECT_EQ(plec_test::fnv1a64(y.data(), y.size() * sizeof(float)), peer.fnv) << peer.name;
+    }
+}
+
 TEST(Format, TableIsInTagOrderWithUniqueNames) {
     std::set<std::string> names;
     int last = -1;
@@ -459,12 +493,15 @@ TEST(FormatExhaustive, AllE2M1UnderAllScales) {
         for (unsigned code = 0; code < 16; code++) {
             double element = small_float(code, 2, 1, 1);
             double no_negative_zero = element == 0 ? 0 : element;
-            uint8_t pair = uint8_t(code << 4), scale_byte = uint8_t(scale);
+            uint8_t pair = uint8_t(code << 4 | (code ^ 15)), scale_byte = uint8_t(scale);
+            double other = small_float(code ^ 15, 2, 1, 1); /* in the low nibble */
             std::vector<float> y =
                 decode_one(PLEC_FORMAT_MXFP4, std::vector<uint8_t>(16, pair), &scale_byte);
             ASSERT_NO_FATAL_FAILURE(expect_same(y[31], double(float(element * factor))));
+            ASSERT_NO_FATAL_FAILURE(expect_same(y[30], double(float(other * factor))));
             y = decode_one(PLEC_FORMAT_NVFP4, std::vector<uint8_t>(8, pair), &scale_byte, 0.375f);
             ASSERT_NO_FATAL_FAILURE(expect_same(y[15], 0.375 * e4m3 * element));
+            ASSERT_NO_FATAL_FAILURE(expect_same(y[14], 0.375 * e4m3 * other));
             std::vector<uint8_t> block(17, pair);
             block[0] = scale_byte;
             y = decode_one(PLEC_FORMAT_GGUF_MXFP4, block);
@@ -493,6 +530,16 @@ TEST(FormatExhaustive, Fp4LarqlScalesMultiplyAndASixthIsRoundedOnce) {
             ASSERT_NO_FATAL_FAILURE(expect_same(y[254], zero ? 0 : double(float(3 * a * b / 6))));
             ASSERT_NO_FATAL_FAILURE(expect_same(y[253], zero ? 0 : double(float(6 * a * b / 6))));
         }
+}
+
+TEST(FormatRows, Fp4LarqlSubScalesCoverThirtyTwoValuesEach) {
+    std::vector<uint8_t> block(137, 0x22); /* all codes 1.0 */
+    for (int g = 0; g < 8; g++)
+        block[128 + g] = uint8_t(0x38 + 8 * g); /* 2^g */
+    block[136] = 0x4C;                          /* 6 */
+    std::vector<float> y = decode_one(PLEC_FORMAT_FP4_LARQL, block);
+    for (int i = 0; i < 256; i++)
+        ASSERT_EQ(y[i], std::ldexp(1.0f, i / 32)) << i;
 }
 
 TEST(FormatExhaustive, AllTernaryBytes) {
