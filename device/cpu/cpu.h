@@ -1,0 +1,49 @@
+/* cpu.h: the device struct of the CPU backend, and what its parts call of each other. */
+#ifndef PLEC_DEVICE_CPU_CPU_H
+#define PLEC_DEVICE_CPU_CPU_H
+
+#include "device/backend.h"
+#include "device/cpu/pool.h"
+#include "device/cpu/stream.h"
+
+struct plec_cpu_device {
+    struct plec_device base;
+    uint32_t n_threads, queue_capacity;
+    bool plain_c;
+    struct plec_cpu_pool pool;
+    atomic_uint n_open;                   /* streams open: none may be left at close */
+    pthread_mutex_t mutex;                /* over free_streams */
+    struct plec_cpu_stream *free_streams; /* closed, kept for their counters */
+};
+
+/* launch.c: linear, norm, sigmoid, scale. */
+enum plec_status plec_cpu_linear(struct plec_stream *stream, const struct plec_linear_args *args,
+                                 struct plec_error *err);
+enum plec_status plec_cpu_norm(struct plec_stream *stream, const struct plec_norm_args *args,
+                               struct plec_error *err);
+enum plec_status plec_cpu_sigmoid_launch(struct plec_stream *stream, float *x, uint64_t n,
+                                         struct plec_error *err);
+enum plec_status plec_cpu_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
+                                struct plec_error *err);
+/* PLEC_UNSUPPORTED "NoKernel" when the format has none. */
+PLEC_MUST_USE enum plec_status plec_cpu_check_kernel(uint16_t format, const char *operand,
+                                                     struct plec_error *err);
+
+/* experts.c */
+bool plec_cpu_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                                const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);
+enum plec_status plec_cpu_experts(struct plec_stream *stream, const struct plec_experts_args *args,
+                                  struct plec_error *err);
+
+/* Loops of less work than this (floats touched) are not worth waking helpers for. */
+enum { PLEC_CPU_SMALL = 1 << 14 };
+/* Weight bytes of one chunk of rows: small enough to balance, large enough to stream. */
+enum { PLEC_CPU_CHUNK_BYTES = 1 << 16 };
+
+/* Rows of a chunk when one row has row_bytes; at least 4. */
+static inline uint32_t plec_cpu_chunk_rows(uint64_t row_bytes) {
+    uint64_t rows = PLEC_CPU_CHUNK_BYTES / (row_bytes + 1);
+    return rows < 4 ? 4 : (uint32_t)rows;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* plan.c: groups the (token, slot) pairs by expert with a counting sort: stable, so that an
+ * expert's pairs stand in order of token and slot. */
+#include <string.h>
+
+#include "device/cpu/experts.h"
+
+static int64_t expert_of(const struct plec_experts_args *args, uint64_t pair) {
+    return args->ids != NULL ? args->ids[pair] : (int64_t)(pair % args->n_slots);
+}
+
+/* first[e] = pairs of expert e. */
+static enum plec_status count(struct plec_cpu_experts *run, struct plec_error *err) {
+    memset(run->first, 0, ((size_t)run->bank->n_entries + 1) * sizeof *run->first);
+    for (uint64_t pair = 0; pair < run->n_pairs; pair++) {
+        int64_t expert = expert_of(run->args, pair);
+        if (expert < 0 || expert >= run->bank->n_entries)
+            return plec_fail(err, PLEC_BAD_INPUT, "BadExpertId",
+                             "token %llu, slot %llu: expert %lld of %u",
+                             (unsigned long long)(pair / run->args->n_slots),
+                             (unsigned long long)(pair % run->args->n_slots), (long long)expert,
+                             run->bank->n_entries);
+        run->first[expert]++;
+    }
+    return PLEC_OK;
+}
+
+/* Turns counts into starts, and lists the experts that have pairs. */
+static void add_up(struct plec_cpu_experts *run) {
+    uint64_t start = 0;
+    run->n_active = 0;
+    for (uint32_t e = 0; e < run->bank->n_entries; e++) {
+        uint64_t n = run->first[e];
+        if (n > 0) run->active[run->n_active++] = e;
+        run->first[e] = start;
+        start += n;
+    }
+}
+
+/* Deals the pairs out; each first[e] ends as the start of e + 1, and is then put back. */
+static void deal(struct plec_cpu_experts *run) {
+    for (uint64_t pair = 0; pair < run->n_pairs; pair++)
+        run->pairs[run->first[expert_of(run->args, pair)]++] = pair;
+    for (uint32_t e = run->bank->n_entries; e > 0; e--)
+        run->first[e] = run->first[e - 1];
+    run->first[0] = 0;
+}
+
+enum plec_status plec_cpu_plan(struct plec_cpu_experts *run, struct plec_error *err) {
+    enum plec_status status = count(run, err);
+    if (status != PLEC_OK) return status;
+    add_up(run);
+    deal(run);
+    return PLEC_OK;
+}
+
+struct plec_cpu_chunk_view plec_cpu_chunk_at(const struct plec_cpu_experts *run, uint64_t i_chunk,
+                                             uint32_t n_rows) {
+    struct plec_cpu_chunk_view view;
+    view.expert = run->active[i_chunk / run->expert_chunks];
+    view.entry = &run->bank->entries[view.expert];
+    view.pairs = run->pairs + run->first[view.expert];
+    view.n_pairs = run->first[view.expert + 1] - run->first[view.expert];
+    view.first_row = (uint32_t)(i_chunk % run->expert_chunks) * run->chunk_rows;
+    view.last_row = n_rows;
+    if (n_rows - view.first_row > run->chunk_rows) view.last_row = view.first_row + run->chunk_rows;
+    return view;
+}

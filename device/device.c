@@ -1,0 +1,146 @@
+/* device.c: the door itself: finds the backend of a kind, then passes every call on. */
+#include "device/device.h"
+
+#include "device/backend.h"
+
+static const struct plec_backend *find_backend(enum plec_device_kind kind) {
+    switch (kind) {
+    case PLEC_DEVICE_CPU: return &plec_cpu_backend;
+    case PLEC_DEVICE_CUDA:
+#if defined(PLEC_CUDA_BACKEND)
+        return &plec_cuda_backend;
+#else
+        return NULL;
+#endif
+    }
+    return NULL;
+}
+
+enum plec_status plec_device_open(struct plec_device **out, enum plec_device_kind kind,
+                                  const struct plec_device_options *options,
+                                  struct plec_error *err) {
+    static const struct plec_device_options defaults;
+    *out = NULL;
+    const struct plec_backend *backend = find_backend(kind);
+    if (backend == NULL)
+        return plec_fail(err, PLEC_NO_DEVICE, "DeviceNotBuilt",
+                         "this build has no %s backend; wanted cpu",
+                         kind == PLEC_DEVICE_CUDA ? "CUDA" : "such");
+    return backend->open(out, options != NULL ? options : &defaults, err);
+}
+
+void plec_device_get_info(struct plec_device_info *out, const struct plec_device *device) {
+    device->backend->get_info(out, device);
+}
+
+void plec_device_close(struct plec_device *device) {
+    if (device != NULL) device->backend->close(device);
+}
+
+enum plec_status plec_device_alloc(void **out, struct plec_device *device, uint64_t n_bytes,
+                                   struct plec_error *err) {
+    return device->backend->device_alloc(out, device, n_bytes, err);
+}
+
+void plec_device_free(struct plec_device *device, void *memory) {
+    if (memory != NULL) device->backend->device_free(device, memory);
+}
+
+enum plec_status plec_pinned_alloc(void **out, struct plec_device *device, uint64_t n_bytes,
+                                   struct plec_error *err) {
+    return device->backend->pinned_alloc(out, device, n_bytes, err);
+}
+
+void plec_pinned_free(struct plec_device *device, void *memory) {
+    if (memory != NULL) device->backend->pinned_free(device, memory);
+}
+
+enum plec_status plec_stream_open(struct plec_stream **out, struct plec_device *device,
+                                  struct plec_error *err) {
+    return device->backend->stream_open(out, device, err);
+}
+
+void plec_stream_close(struct plec_stream *stream) {
+    if (stream != NULL) stream->backend->stream_close(stream);
+}
+
+enum plec_status plec_stream_sync(struct plec_stream *stream, struct plec_error *err) {
+    return stream->backend->stream_sync(stream, err);
+}
+
+enum plec_status plec_event_open(struct plec_event **out, struct plec_device *device,
+                                 struct plec_error *err) {
+    return device->backend->event_open(out, device, err);
+}
+
+void plec_event_close(struct plec_event *event) {
+    if (event != NULL) event->backend->event_close(event);
+}
+
+enum plec_status plec_event_record(struct plec_event *event, struct plec_stream *stream,
+                                   struct plec_error *err) {
+    return event->backend->event_record(event, stream, err);
+}
+
+enum plec_status plec_event_wait(struct plec_stream *stream, struct plec_event *event,
+                                 struct plec_error *err) {
+    return event->backend->event_wait(stream, event, err);
+}
+
+bool plec_event_done(const struct plec_event *event) {
+    return event->backend->event_done(event);
+}
+
+void plec_event_sync(struct plec_event *event) {
+    event->backend->event_sync(event);
+}
+
+enum plec_status plec_copy(void *to, const void *from, uint64_t n_bytes, struct plec_stream *stream,
+                           struct plec_error *err) {
+    return stream->backend->copy(to, from, n_bytes, stream, err);
+}
+
+enum plec_status plec_fill(void *to, uint8_t byte, uint64_t n_bytes, struct plec_stream *stream,
+                           struct plec_error *err) {
+    return stream->backend->fill(to, byte, n_bytes, stream, err);
+}
+
+enum plec_status plec_stream_call(struct plec_stream *stream,
+                                  enum plec_status (*fn)(void *user, struct plec_error *err),
+                                  void *user, struct plec_error *err) {
+    return stream->backend->stream_call(stream, fn, user, err);
+}
+
+enum plec_status plec_launch_linear(struct plec_stream *stream, const struct plec_linear_args *args,
+                                    struct plec_error *err) {
+    return stream->backend->linear(stream, args, err);
+}
+
+bool plec_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                            const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots) {
+    return device->backend->experts_workspace(n_bytes, device, bank, n_tokens, n_slots);
+}
+
+enum plec_status plec_launch_experts(struct plec_stream *stream,
+                                     const struct plec_experts_args *args, struct plec_error *err) {
+    return stream->backend->experts(stream, args, err);
+}
+
+enum plec_status plec_launch_norm(struct plec_stream *stream, const struct plec_norm_args *args,
+                                  struct plec_error *err) {
+    return stream->backend->norm(stream, args, err);
+}
+
+enum plec_status plec_launch_sigmoid(struct plec_stream *stream, float *x, uint64_t n,
+                                     struct plec_error *err) {
+    return stream->backend->sigmoid(stream, x, n, err);
+}
+
+enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
+                                   struct plec_error *err) {
+    return stream->backend->scale(stream, x, n, factor, err);
+}
+
+const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format) {
+    return device->backend->kernel_name(device, format);
+}
