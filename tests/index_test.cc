@@ -215,6 +215,14 @@ TEST(Index, UnknownMembersAreKeptAndIgnoredAtEveryLevel) {
     EXPECT_TRUE(same_document(document.get(), load_json(dir.path("i")).get()));
 }
 
+/* The seed that reaches every reader would be worth nothing if it were refused early. */
+TEST(Index, TheRichestFuzzSeedIsRead) {
+    Json document = load_json(data_path("fuzz/index/everything.json"));
+    Index index(document.get());
+    EXPECT_EQ(index.n_segments, 3u);
+    EXPECT_NE(index.plectrum, nullptr);
+}
+
 TEST(Index, RepresentationsAreTypeChecked) {
     const char *entry = R"({"object": "o", "encoding": "e", "segment": "s", "tensor_count": 1,
         "payload_bytes": 9223372036854775807, "payload_sha256": "x", "segment_sha256": "y",

@@ -352,6 +352,14 @@ TEST(Moe, UnknownMembersAreKeptAndIgnoredAtEveryLevel) {
     EXPECT_TRUE(same_document(document.get(), load_json(dir.path("m")).get()));
 }
 
+/* The seed that reaches every reader would be worth nothing if it were refused early. */
+TEST(Moe, TheRichestFuzzSeedIsRead) {
+    Json document = load_json(data_path("fuzz/moe/everything.json"));
+    Moe moe(document.get());
+    EXPECT_TRUE(moe.layers[0].router.extra.given);
+    EXPECT_EQ(moe.n_dense, 1u);
+}
+
 TEST(Moe, GroupsOfTopKCountForEveryGroupOnly) {
     plec_moe_router router = {};
     router.selection = PLEC_GROUPED_TOP_K;
