@@ -51,11 +51,10 @@ static double code_mx(uint8_t *codes, const struct element *element, const float
  * choice: one of the two has no error then, and the first wins a tie. Returns the E8M0 byte; 0 for
  * a block that is all zero, so that equal values have equal bytes. */
 static uint8_t fit_mx(uint8_t *codes, const struct element *element, const float *x, int lowest) {
-    int largest_exponent = 0;
-    double largest = plec_largest_magnitude(x, MX);
-    frexp(largest, &largest_exponent); /* largest < 2^largest_exponent */
+    int largest_exponent; /* the largest magnitude is below 2 to it; 0 for zeros */
+    frexp(plec_largest_magnitude(x, MX), &largest_exponent);
     int exponent = largest_exponent - 1 - element->top;
-    if (largest == 0 || exponent < lowest) exponent = lowest;
+    if (exponent < lowest) exponent = lowest;
     double error = code_mx(codes, element, x, exponent);
     uint8_t other[MX];
     /* never the next one where it could decode to 2^128 */

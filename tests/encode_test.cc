@@ -282,6 +282,16 @@ TEST(Encode, ZerosStayZero) {
     }
 }
 
+TEST(Encode, MicroscaledZerosHaveScaleByteZero) {
+    /* also what underflows to zero: one way to write a block of zeros */
+    for (float value : {0.0f, std::ldexp(1.0f, -149)}) {
+        std::vector<float> x(32, value);
+        EXPECT_EQ(encode(PLEC_FORMAT_MXFP4, 1, 32, x).scales[0], 0);
+        EXPECT_EQ(encode(PLEC_FORMAT_GGUF_MXFP4, 1, 32, x).values[0], 0);
+    }
+    EXPECT_EQ(encode(PLEC_FORMAT_MXFP8, 1, 32, std::vector<float>(32, 0.0f)).scales[0], 0);
+}
+
 TEST(Encode, ConstantsAndLoneValuesSurvive) {
     std::vector<float> constant(512, -0.75f), lone(512, 0.0f);
     lone[5] = 3.0f;
@@ -357,6 +367,10 @@ TEST(Encode, Fp4LarqlReachesPastItsBlockScale) {
     EXPECT_NEAR(e.decoded()[10], 100000.0f, 7000.0f);
     x[10] = 448.0f * 448.0f;
     EXPECT_EQ(encode(PLEC_FORMAT_FP4_LARQL, 1, 256, x).decoded()[10], 448.0f * 448.0f);
+    x[10] = 464.0f * 448.0f; /* the last that rounds to 448 times 448 */
+    EXPECT_EQ(encode(PLEC_FORMAT_FP4_LARQL, 1, 256, x).decoded()[10], 448.0f * 448.0f);
+    x[10] = std::nextafter(x[10], FLT_MAX);
+    EXPECT_EQ(encode(PLEC_FORMAT_FP4_LARQL, 1, 256, x).status, PLEC_BAD_INPUT);
 }
 
 TEST(Encode, MicroscalingReachesBothEndsOfF32) {
