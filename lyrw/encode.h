@@ -24,9 +24,16 @@
  *   fp4_larql           0.1035    0.18 m
  *   mxfp4, gguf_mxfp4   0.1140    m / 4
  *
- * Formats with an f16 scale keep this only while the scale is a normal f16: below a largest
- * magnitude of about 0.001 a block loses precision, and vanishes below about 1e-8. fp4_larql's
- * block scale is E4M3: a block below 2^-10 vanishes.
+ * All this while scales are normal numbers of their type. An f16 scale (about m / 127 in q8_0,
+ * m / 8 in q4_0, m / 4000 in q6_k) is rounded by up to 2^-25 below 2^-14, and at 2^-25 and below
+ * the block is 0. An E4M3 scale is rounded by up to 2^-10 below 2^-6; a block of fp4_larql with m
+ * of 2^-10 or less is 0.
+ *
+ * Two formats have their scales given by rule. fp4_larql: block scale = its largest magnitude in
+ * E4M3, sub-scale = the sub-block's largest over the decoded block scale, in E4M3. nvfp4: tensor
+ * scale = the matrix's largest / (448 * 6), or 1 for a matrix of zeros; block scale = the block's
+ * largest / (6 * tensor scale), in E4M3. q8_0's is m / 127. The others
+ * are searched for the least squared error.
  */
 #ifndef PLEC_LYRW_ENCODE_H
 #define PLEC_LYRW_ENCODE_H
@@ -51,8 +58,7 @@ bool plec_format_encodable(uint16_t tag);
 /* Encodes args->matrix. PLEC_UNSUPPORTED "UnknownFormat" or "NoEncoder"; PLEC_MALFORMED
  * "NotWholeBlocks" or "SizeOverflow"; PLEC_BAD_INPUT "NotFinite" (a NaN or an infinity) or
  * "OutOfRange" (the scale of a block, or a value without one, would not be finite), both naming row
- * and column. The output is partly written after a refusal. Rules of fp4_larql and nvfp4:
- * docs/format.md "Encoders". */
+ * and column. The output is partly written after a refusal. */
 PLEC_MUST_USE enum plec_status plec_matrix_encode(const struct plec_encode_args *args,
                                                   struct plec_error *err);
 

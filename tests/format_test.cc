@@ -73,8 +73,8 @@ std::vector<float> decode_one(uint16_t tag, const std::vector<uint8_t> &block,
     return out;
 }
 
-/* docs/format.md "Test vectors": block bytes (37 i + 11) mod 256 with the fields at `half`,
- * `quarter` set to f16 0.5 and 0.25, and what an independent decoder made of it. */
+/* Block bytes (37 i + 11) mod 256 with the fields at `half` and `quarter` set to f16 0.5 and 0.25,
+ * and what ggml makes of them. */
 struct Vector {
     const char *name;
     int half, quarter; /* -1: no such field */
