@@ -3,20 +3,49 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Copies text with control bytes as \xNN; stops whole at the capacity. UTF-8 passes through. */
-static size_t append_escaped(char *to, size_t at, size_t capacity, const char *text) {
+static int is_continuation(unsigned char byte) {
+    return (byte & 0xC0) == 0x80;
+}
+
+/* Bytes of the UTF-8 character text begins with, 1 to 4; 0 when they are none. Reads no byte past
+ * the NUL. */
+static size_t character_bytes(const unsigned char *text) {
+    if (text[0] < 0x80) return 1;
+    if (text[0] < 0xC2 || text[0] > 0xF4 || !is_continuation(text[1])) return 0;
+    if (text[0] < 0xE0) return 2;
+    /* Overlong spellings, surrogates, and what lies beyond U+10FFFF. */
+    if ((text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xED && text[1] > 0x9F) ||
+        (text[0] == 0xF0 && text[1] < 0x90) || (text[0] == 0xF4 && text[1] > 0x8F) ||
+        !is_continuation(text[2]))
+        return 0;
+    if (text[0] < 0xF0) return 3;
+    return is_continuation(text[3]) ? 4 : 0;
+}
+
+/* Control characters, U+0080 to U+009F among them: terminals obey those too. */
+static int is_control(const unsigned char *text) {
+    return text[0] < 0x20 || text[0] == 0x7F || (text[0] == 0xC2 && text[1] < 0xA0);
+}
+
+/* Copies text with control characters and bytes that are not UTF-8 as \xNN, so that what comes out
+ * is always UTF-8; stops whole at the capacity. */
+static size_t append_escaped(char *to, size_t at, size_t capacity, const char *from) {
     static const char hex[] = "0123456789abcdef";
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        int control = byte < 0x20 || byte == 0x7F;
-        if (at + (control ? 4 : 1) >= capacity) break;
-        if (control) {
-            to[at++] = '\\';
-            to[at++] = 'x';
-            to[at++] = hex[byte >> 4];
-            to[at++] = hex[byte & 15];
-        } else {
-            to[at++] = (char)byte;
+    const unsigned char *text = (const unsigned char *)from;
+    while (*text != '\0') {
+        size_t n = character_bytes(text);
+        int escape = n == 0 || is_control(text);
+        if (n == 0) n = 1;
+        if (at + (escape ? 4 * n : n) >= capacity) break;
+        for (; n > 0; n--, text++) {
+            if (escape) {
+                to[at++] = '\\';
+                to[at++] = 'x';
+                to[at++] = hex[*text >> 4];
+                to[at++] = hex[*text & 15];
+            } else {
+                to[at++] = (char)*text;
+            }
         }
     }
     to[at] = '\0';

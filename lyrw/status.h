@@ -51,8 +51,9 @@ struct plec_error {
     char message[PLEC_ERROR_MESSAGE_MAX];
 };
 
-/* Fills *err (NULL: nothing) with code, name and "<name>: <text>", and returns code. Control bytes
- * in the text are written as \xNN, so that no file name or JSON string can drive a terminal. */
+/* Fills *err (NULL: nothing) with code, name and "<name>: <text>", and returns code. Control
+ * characters in the text, and bytes that are not UTF-8, are written as \xNN: no file name or JSON
+ * string can drive a terminal, and every message is a JSON string. */
 enum plec_status plec_fail(struct plec_error *err, enum plec_status code, const char *name,
                            const char *format, ...) PLEC_PRINTF(4, 5);
 

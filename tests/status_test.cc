@@ -5,12 +5,51 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 TEST(Status, EscapesControlBytesOfFileNames) {
     plec_error err;
     EXPECT_EQ(plec_fail(&err, PLEC_MISSING, "CannotOpen", "%s", "a\x1b[31mb\n"), PLEC_MISSING);
     EXPECT_STREQ(err.message, "CannotOpen: a\\x1b[31mb\\x0a");
     EXPECT_STREQ(err.name, "CannotOpen");
+}
+
+TEST(Status, MessagesAreUtf8WhateverTheNameHolds) {
+    const std::pair<const char *, const char *> cases[] = {
+        {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\xff", "a\\xff"},        /* never a first byte */
+        {"\xe2\x82", "\\xe2\\x82"}, /* cut short */
+        {"\xe2\x82z", "\\xe2\\x82z"},
+        {"\xc0\xaf", "\\xc0\\xaf"}, /* overlong */
+        {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond U+10FFFF */
+        {"\xc2\x9b"
+         "31m",
+         "\\xc2\\x9b"
+         "31m"}, /* CSI in one character */
+        {"\xc2\xa0", "\xc2\xa0"},
+    };
+    for (const auto &[text, wanted] : cases) {
+        plec_error err;
+        plec_fail(&err, PLEC_MISSING, "N", "%s", text);
+        EXPECT_EQ(std::string(err.message), "N: " + std::string(wanted));
+        plec_error_context(&err, "%s", text);
+        EXPECT_EQ(std::string(err.message), std::string(wanted) + ": N: " + wanted)
+            << "escaping twice changes nothing";
+    }
+}
+
+TEST(Status, ACutFallsBetweenCharacters) {
+    for (size_t n = 0; n < 4; n++) {
+        std::string text = std::string(n, 'x');
+        while (text.size() < 2000)
+            text += "\xf0\x9f\x98\x80";
+        plec_error err, again;
+        plec_fail(&err, PLEC_MISSING, "N", "%s", text.c_str());
+        plec_fail(&again, PLEC_MISSING, "N", "%s", err.message + 3);
+        EXPECT_STREQ(err.message, again.message);
+    }
 }
 
 TEST(Status, LongTextIsCutInsideTheMessage) {
