@@ -87,7 +87,10 @@ enum plec_status plec_atomic_file_reserve(struct plec_atomic_file *file, uint64_
                                           struct plec_error *err) {
     if (size > INT64_MAX)
         return plec_fail(err, PLEC_IO, "CannotReserve", "%s: %" PRIu64 " bytes", file->path, size);
-    int failed = size == 0 ? 0 : fallocate(file->fd, 0, 0, (off_t)size);
+    int failed = 0;
+    do
+        failed = size == 0 ? 0 : fallocate(file->fd, 0, 0, (off_t)size);
+    while (failed != 0 && errno == EINTR);
     if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
         failed = ftruncate(file->fd, (off_t)size);
     if (failed == 0) return PLEC_OK;

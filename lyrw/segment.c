@@ -288,16 +288,17 @@ enum plec_status plec_segment_partner(struct plec_region *out, const struct plec
 }
 
 bool plec_lyrw_schema_bytes(uint64_t *out, const struct plec_lyrw_schema *schema) {
-    const struct plec_format *format = plec_format_find(schema->format);
-    uint64_t values, scales;
-    if (format == NULL || plec_format_size(&values, &scales, schema->format, schema->rows,
-                                           schema->cols, NULL) != PLEC_OK)
+    struct plec_stream_bytes bytes;
+    if (plec_format_streams(&bytes, schema->format, schema->rows, schema->cols, NULL) != PLEC_OK)
         return false;
-    if (schema->packing <= PLEC_PACKING_BLOCKS_INLINE) return plec_add_u64(out, values, scales);
-    if (format->geometry == PLEC_INLINE || schema->packing > PLEC_PACKING_BLOCKS_SCALES)
+    bool apart = plec_format_find(schema->format)->geometry != PLEC_INLINE;
+    if (schema->packing <= PLEC_PACKING_BLOCKS_INLINE)
+        *out = bytes.total;
+    else if (schema->packing == PLEC_PACKING_BLOCKS_VALUES && apart)
+        *out = bytes.codes;
+    else if (schema->packing == PLEC_PACKING_BLOCKS_SCALES && apart)
+        *out = bytes.scales;
+    else
         return false;
-    uint64_t blocks = (uint64_t)schema->rows * (schema->cols / format->block_elems);
-    *out = blocks * (schema->packing == PLEC_PACKING_BLOCKS_VALUES ? format->block_bytes
-                                                                   : format->scale_bytes);
     return true;
 }
