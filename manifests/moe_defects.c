@@ -109,6 +109,9 @@ static void check_dense(struct plec_findings *findings, const struct plec_moe *m
     }
     for (size_t i = 0; i < moe->n_dense; i++) {
         numbers[i] = moe->dense[i].layer;
+        if (plec_moe_find_layer(moe, numbers[i]) != NULL)
+            plec_findings_add(findings, PLEC_DEFECT, "DuplicateLayer", "layer=%u which=dense",
+                              numbers[i]);
         if (plec_field_is_blank(moe->dense[i].storage))
             plec_findings_add(findings, PLEC_DEFECT, "BankHasNoStorage", "layer=%u which=dense",
                               numbers[i]);
