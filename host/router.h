@@ -1,0 +1,50 @@
+/* router.h: routing on the host: which experts each token uses, and with what weights.
+ *
+ * Logits are summed in double over a token's values in order, so that a token's routing does not
+ * depend on its batch mates. Owns nothing, allocates nothing; safe from any thread.
+ */
+#ifndef PLEC_HOST_ROUTER_H
+#define PLEC_HOST_ROUTER_H
+
+#include "host/container.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tokens whose logits are made together: each router row is decoded once for all of them. */
+enum { PLEC_ROUTER_BATCH = 64 };
+
+struct plec_routing_args {
+    const struct plec_bound_layer *layer;
+    uint32_t n_tokens;
+    const float *x;           /* [n_tokens, router.input_dim] f32: what the router reads */
+    const int32_t *token_ids; /* [n_tokens], for a layer with a token table; else NULL */
+    int32_t *ids;             /* out [n_tokens, top_k]; 0 for a token that cannot be routed */
+    double *weights;          /* out [n_tokens, top_k]; NaN for a token that cannot be routed */
+    bool *unrouted;           /* out [n_tokens] */
+    double *scratch;          /* plec_router_scratch doubles */
+};
+size_t plec_router_scratch(const struct plec_router *router);
+
+/* Routes every token with the layer's router. PLEC_BAD_INPUT "NanScores" naming the first token
+ * whose scores are NaN: it is marked unrouted, every other token is routed all the same.
+ * "BadTokenId" (names the token and its id): nothing is routed. */
+PLEC_MUST_USE enum plec_status plec_router_route(const struct plec_routing_args *args,
+                                                 struct plec_error *err);
+
+/* Refuses a caller's id outside [0, n_experts): PLEC_BAD_INPUT "BadExpertId" naming token, slot and
+ * id. ids: [n_tokens, n_slots]. */
+PLEC_MUST_USE enum plec_status plec_router_check_ids(const int32_t *ids, uint32_t n_tokens,
+                                                     uint32_t n_slots, uint32_t n_experts,
+                                                     struct plec_error *err);
+
+/* z [n_tokens, n_experts] f64 = weight . x + bias, n_tokens <= PLEC_ROUTER_BATCH. row [columns of
+ * the weight] f64: scratch. Bit for bit plec_reference_logits of each token. */
+void plec_router_logits(double *z, const struct plec_router *router, const float *x,
+                        uint32_t n_tokens, double *row);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
