@@ -54,9 +54,11 @@ struct plec_forward_args {
 };
 
 /* One step of one layer; returns when out is complete. PLEC_MISSING "NoSuchLayer"; PLEC_BAD_INPUT:
- * "RoutingRequired", "BadExpertId" (names token, slot, id), "TooManyTokens", "NanScores" (names the
- * first such token; its row of out is NaN, all other rows are right), "RouterInputRequired";
- * PLEC_NO_DEVICE. NaN in hidden gives a NaN score where a router reads it. */
+ * "RoutingRequired", "RoutingIncomplete" (ids without weights), "BadExpertId" (names token, slot,
+ * id), "TooManySlots", "TooManyTokens", "NoArray", "RouterInputRequired", "TokenIdsRequired",
+ * "BadTokenId", "NanScores"; PLEC_NO_DEVICE. NanScores names the first token with a NaN score, a
+ * caller's weight that is not finite, or a NaN in its hidden state: such tokens have a NaN row in
+ * out, id -1 and weight NaN in ids_out and weights_out; all other rows are complete and right. */
 PLEC_MUST_USE enum plec_status plec_runner_forward(struct plec_runner *runner,
                                                    const struct plec_forward_args *args,
                                                    struct plec_error *err);

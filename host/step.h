@@ -1,0 +1,60 @@
+/* step.h: the device side of a step: its buffers, and the launches that make one layer's output.
+ *
+ * Owns: a stream and device memory for steps up to the sizes given at open; a step allocates
+ * nothing. Never: routes, checks the caller's arrays. One thread at a time.
+ *
+ *   z = latent_in . x;  r = sum of weight * expert(z);  r = norm(r);  y = latent_out . r
+ *   y += sigmoid(shared_gate . x) * shared(x);  y += dense(x);  y *= out_scale
+ */
+#ifndef PLEC_HOST_STEP_H
+#define PLEC_HOST_STEP_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The largest step there will be. */
+struct plec_step_limits {
+    uint32_t max_tokens, max_slots;
+};
+
+/* A zeroed step is closed. */
+struct plec_step {
+    struct plec_device *device;
+    struct plec_stream *stream;
+    uint32_t max_tokens;
+    float *x, *y;           /* [max_tokens, hidden] device */
+    int32_t *ids;           /* [max_tokens, max_slots] device */
+    float *weights;         /* [max_tokens, max_slots] device */
+    float *latent, *routed; /* [max_tokens, widest latent_in / routed output] device */
+    float *gate;            /* [max_tokens] device */
+    void *workspace;        /* largest plec_experts_workspace, device */
+};
+
+/* Buffers for any of the layers [n_layers]. PLEC_NO_MEMORY, PLEC_NO_DEVICE. */
+PLEC_MUST_USE enum plec_status plec_step_open(struct plec_step *out, struct plec_device *device,
+                                              const struct plec_layer *const *layers,
+                                              size_t n_layers,
+                                              const struct plec_step_limits *limits,
+                                              struct plec_error *err);
+void plec_step_close(struct plec_step *step);
+
+struct plec_step_args {
+    const struct plec_layer *layer;
+    uint32_t n_tokens, n_slots;
+    const float *x;       /* [n_tokens, hidden] f32, host */
+    const int32_t *ids;   /* [n_tokens, n_slots], host, in range */
+    const float *weights; /* [n_tokens, n_slots], host */
+    bool routed_only;
+    float *y; /* out [n_tokens, hidden] f32, host */
+};
+/* Runs one step and waits for it. Statuses of the device. */
+PLEC_MUST_USE enum plec_status
+plec_step_run(struct plec_step *step, const struct plec_step_args *args, struct plec_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
