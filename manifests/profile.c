@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lyrw/segment.h"
-
 /* Both structs begin with their name and stand in name order. */
 static int compare_name(const void *key, const void *element) {
     return strcmp(key, *(const char *const *)element);
@@ -190,36 +188,4 @@ enum plec_fidelity plec_profile_authority(const struct plec_resolved_profile *pr
     for (size_t i = 0; i < profile->n_selections; i++)
         authority = weaker(authority, profile->selections[i].fidelity);
     return structural_change ? weaker(authority, PLEC_STRUCTURALLY_APPROXIMATE) : authority;
-}
-
-/* Decimal digits of a 32-bit number without leading zeros; advances *text past them. */
-static bool take_number(uint32_t *out, const char **text) {
-    size_t n_digits = strspn(*text, "0123456789");
-    if (n_digits == 0 || n_digits > 10 || (n_digits > 1 && (*text)[0] == '0')) return false;
-    uint64_t number = 0;
-    for (size_t i = 0; i < n_digits; i++)
-        number = number * 10 + (uint64_t)((*text)[i] - '0');
-    *text += n_digits;
-    *out = (uint32_t)number;
-    return number <= UINT32_MAX;
-}
-
-static bool take_word(const char **text, const char *word) {
-    size_t length = strlen(word);
-    if (strncmp(*text, word, length) != 0) return false;
-    *text += length;
-    return true;
-}
-
-bool plec_region_set_target(uint32_t *layer, bool *shared, uint16_t *role, const char *name) {
-    if (!take_word(&name, "layer.") || !take_number(layer, &name)) return false;
-    *shared = take_word(&name, ".shared.");
-    if (!*shared && !take_word(&name, ".routed.")) return false;
-    for (uint16_t i = PLEC_ROLE_GATE; i <= PLEC_ROLE_LATENT_OUT; i++) {
-        char buffer[PLEC_NAME_MAX];
-        if (strcmp(plec_role_name(i, buffer), name) != 0) continue;
-        *role = i;
-        return true;
-    }
-    return false;
 }

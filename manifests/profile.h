@@ -47,10 +47,6 @@ void plec_profile_close(struct plec_resolved_profile *profile);
 enum plec_fidelity plec_profile_authority(const struct plec_resolved_profile *profile,
                                           bool complete, bool structural_change);
 
-/* What a region set is about, when its name is one that a run can follow: layer.N.routed.ROLE or
- * layer.N.shared.ROLE, ROLE a registered role name. False for any other name. */
-bool plec_region_set_target(uint32_t *layer, bool *shared, uint16_t *role, const char *name);
-
 #ifdef __cplusplus
 }
 #endif

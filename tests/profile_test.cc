@@ -1,4 +1,3 @@
-#include "lyrw/segment.h"
 #include "manifests/profile.h"
 #include "tests/support/data.h"
 #include "tests/support/json.h"
@@ -155,22 +154,4 @@ TEST(Authority, IsTheWeakestSelectedFidelityUnderItsCaps) {
     }
     plec_resolved_profile nothing = {};
     EXPECT_EQ(plec_profile_authority(&nothing, true, false), PLEC_ANALYSIS_ONLY);
-}
-
-TEST(RegionSet, TargetsAreReadFromTheNamesARunCanFollow) {
-    uint32_t layer = 0;
-    bool shared = false;
-    uint16_t role = 0;
-    ASSERT_TRUE(plec_region_set_target(&layer, &shared, &role, "layer.12.routed.gate_up_fused"));
-    EXPECT_EQ(layer, 12u);
-    EXPECT_FALSE(shared);
-    EXPECT_EQ(role, PLEC_ROLE_GATE_UP_FUSED);
-    ASSERT_TRUE(plec_region_set_target(&layer, &shared, &role, "layer.0.shared.down"));
-    EXPECT_TRUE(shared);
-    EXPECT_EQ(role, PLEC_ROLE_DOWN);
-    for (const char *name :
-         {"layer.0.routed.gate_up", "layer.0.routed.", "layer.0.dense.down", "layer..routed.down",
-          "layer.-1.routed.down", "layer.01.routed.down", "layer.4294967296.routed.down",
-          "layer.0.routed.down.x", "layer.0.routed.role_300", "Layer.0.routed.down", ""})
-        EXPECT_FALSE(plec_region_set_target(&layer, &shared, &role, name)) << name;
 }

@@ -36,13 +36,8 @@ static void resolve_profiles(const struct plec_index *index) {
         struct plec_resolved_profile profile;
         if (plec_profile_resolve(&profile, index, index->profiles[i].name, NULL) != PLEC_OK)
             continue;
-        for (size_t j = 0; j < profile.n_selections; j++) {
-            uint32_t layer;
-            bool shared;
-            uint16_t role;
+        for (size_t j = 0; j < profile.n_selections; j++)
             resolve_storage(index, profile.selections[j].storage);
-            (void)plec_region_set_target(&layer, &shared, &role, profile.selections[j].region_set);
-        }
         (void)plec_profile_authority(&profile, true, false);
         plec_profile_close(&profile);
     }
