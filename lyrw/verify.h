@@ -35,7 +35,8 @@
  *
  * Every text names what it can of segment (ordinal), bank (id), entry, schema, role and byte. Time
  * is near-linear in the records and slots the file really holds; memory is at most 24 bytes for
- * each such slot, and only when regions do not lie in ascending order.
+ * each such slot, as much again while they are sorted, and only when regions do not lie in
+ * ascending order.
  */
 #ifndef PLEC_LYRW_VERIFY_H
 #define PLEC_LYRW_VERIFY_H
