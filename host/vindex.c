@@ -59,13 +59,6 @@ static enum plec_status resolve_profiles(struct plec_vindex *vindex, const char 
     return status;
 }
 
-/* The text of an error after its name, which a finding carries beside it. */
-static const char *text_after_name(const struct plec_error *err) {
-    size_t length = strlen(err->name);
-    bool named = strncmp(err->message, err->name, length) == 0 && err->message[length] == ':';
-    return named ? err->message + length + 2 : err->message;
-}
-
 static enum plec_status add_segments(struct plec_vindex *vindex, const char *path,
                                      struct plec_findings *findings, struct plec_error *err) {
     size_t n = vindex->index.n_segments;
@@ -73,7 +66,7 @@ static enum plec_status add_segments(struct plec_vindex *vindex, const char *pat
     for (size_t i = 0; status == PLEC_OK && i < n; i++) {
         status = plec_store_add(&vindex->store, path, vindex->index.segments[i].key, err);
         if (status == PLEC_MISSING && findings != NULL) {
-            plec_findings_add(findings, PLEC_DEFECT, err->name, "%s", text_after_name(err));
+            plec_findings_add_error(findings, PLEC_DEFECT, err);
             status = PLEC_OK;
         }
     }

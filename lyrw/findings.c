@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PLEC_NAME_LENGTH = 64 };
+
 static struct plec_finding *grow(struct plec_findings *list) {
     if (list->n_items == PLEC_FINDINGS_MAX) return NULL;
     if (list->n_items == list->capacity) {
@@ -44,6 +46,16 @@ void plec_findings_add(struct plec_findings *list, enum plec_severity severity, 
     item->severity = severity;
     item->name = name;
     list->n_items++;
+}
+
+void plec_findings_add_error(struct plec_findings *list, enum plec_severity severity,
+                             const struct plec_error *err) {
+    char name[PLEC_NAME_LENGTH];
+    snprintf(name, sizeof name, "%s: ", err->name);
+    const char *found = strstr(err->message, name);
+    int before = found == NULL ? 0 : (int)(found - err->message);
+    const char *after = found == NULL ? err->message : found + strlen(name);
+    plec_findings_add(list, severity, err->name, "%.*s%s", before, err->message, after);
 }
 
 enum plec_status plec_findings_to_error(const struct plec_findings *list, enum plec_status code,

@@ -38,6 +38,10 @@ struct plec_findings {
 void plec_findings_add(struct plec_findings *list, enum plec_severity severity, const char *name,
                        const char *format, ...) PLEC_PRINTF(4, 5);
 
+/* Adds an error as a finding: its name, and its message without it. */
+void plec_findings_add_error(struct plec_findings *list, enum plec_severity severity,
+                             const struct plec_error *err);
+
 /* PLEC_OK when no defect was counted; else fills err with status `code`, the name of the first
  * defect and all defect texts joined by "; " (cut with the number left out). */
 PLEC_MUST_USE enum plec_status plec_findings_to_error(const struct plec_findings *list,

@@ -9,6 +9,7 @@ extern "C" {
 
 int plec_command_inspect(int argc, char **argv);
 int plec_command_layout(int argc, char **argv);
+int plec_command_verify(int argc, char **argv);
 int plec_command_version(int argc, char **argv);
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"inspect", "show what a container holds", plec_command_inspect},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
+    {"verify", "check everything that can be checked without running", plec_command_verify},
     {"version", "tell the version, what was built in and what the machine offers",
      plec_command_version},
 };
