@@ -13,6 +13,8 @@ struct command {
 
 static const struct command commands[] = {
     {"inspect", "show what a container holds", plec_command_inspect},
+    {"kernels", "list which programmes run in which formats on which backends",
+     plec_command_kernels},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
     {"verify", "check everything that can be checked without running", plec_command_verify},
