@@ -281,6 +281,19 @@ TEST_P(EveryFormat, LinearTakesVeryWideRows) {
     EXPECT_LT(nmse(cpu.linear(m.view(), x, 2), reference_linear(m.view(), x, 2)), 1e-9);
 }
 
+TEST(CpuKernels, VectorKernelsRunWhereTheProcessorHasThem) {
+    Cpu cpu;
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        GTEST_SKIP() << "no AVX2 and FMA on this machine: the vector kernels are not tested";
+    for (uint16_t format : vector_formats)
+        EXPECT_STRNE(cpu.kernel(format), "plain_c") << plec_format_find(format)->name;
+#else
+    GTEST_SKIP() << "no vector kernels for this processor";
+#endif
+    EXPECT_STREQ(cpu.kernel(PLEC_FORMAT_GGUF_Q5_K), "plain_c");
+}
+
 TEST(CpuKernels, EveryActivationWithAndWithoutAGate) {
     Cpu cpu;
     for (int a = 0; a < PLEC_N_ACTIVATIONS; a++)
@@ -320,7 +333,7 @@ TEST(CpuKernels, LargeGatesDoNotOverflow) {
             std::vector<float> y = cpu.experts(bank.get(), step);
             std::vector<double> wanted = reference_step(bank.get(), step);
             if (a == PLEC_RELU_SQR && size > 1e10f) continue; /* beyond f32 itself */
-            EXPECT_LT(nmse(y, wanted), 1e-9)
+            EXPECT_LT(nmse(y, wanted), 1e-7)                  /* steep where a gate is near 0 */
                 << plec_activation_name(spec.maths.activation) << " at " << size;
         }
 }

@@ -34,7 +34,7 @@ static enum plec_status cpu_open(struct plec_device **out,
     device->n_threads = in_range(options->n_threads, processors_available(), PLEC_CPU_THREADS_MAX);
     device->queue_capacity =
         in_range(options->queue_capacity, PLEC_CPU_QUEUE_DEFAULT, PLEC_CPU_QUEUE_MAX);
-    device->plain_c = options->plain_c;
+    device->kernels = options->plain_c ? PLEC_CPU_PLAIN_C : plec_cpu_detect();
     enum plec_status status = plec_cpu_pool_open(&device->pool, device->n_threads, err);
     if (status != PLEC_OK) {
         free(device);
@@ -53,7 +53,7 @@ static void cpu_get_info(struct plec_device_info *out, const struct plec_device 
     out->n_threads = device->n_threads;
     if (pages > 0 && page_bytes > 0) out->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
     snprintf(out->name, sizeof out->name, "CPU, %u thread%s, %s", device->n_threads,
-             device->n_threads == 1 ? "" : "s", plec_cpu_kernel_set(device->plain_c));
+             device->n_threads == 1 ? "" : "s", plec_cpu_set_name(device->kernels));
 }
 
 static void cpu_close(struct plec_device *base) {
@@ -155,7 +155,7 @@ static enum plec_status cpu_stream_call(struct plec_stream *stream, plec_stream_
 
 static const char *cpu_kernel_name(const struct plec_device *base, uint16_t format) {
     const struct plec_cpu_device *device = (const struct plec_cpu_device *)base;
-    const struct plec_cpu_kernel *kernel = plec_cpu_kernel_find(format, device->plain_c);
+    const struct plec_cpu_kernel *kernel = plec_cpu_kernel_find(format, device->kernels);
     return kernel == NULL ? NULL : kernel->name;
 }
 

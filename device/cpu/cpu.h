@@ -3,13 +3,14 @@
 #define PLEC_DEVICE_CPU_CPU_H
 
 #include "device/backend.h"
+#include "device/cpu/kernel.h"
 #include "device/cpu/pool.h"
 #include "device/cpu/stream.h"
 
 struct plec_cpu_device {
     struct plec_device base;
     uint32_t n_threads, queue_capacity;
-    bool plain_c;
+    enum plec_cpu_set kernels;
     struct plec_cpu_pool pool;
     atomic_uint n_open;                   /* streams open: none may be left at close */
     pthread_mutex_t mutex;                /* over free_streams */

@@ -13,7 +13,7 @@ struct plec_cpu_matrix plec_cpu_operand(const struct plec_cpu_experts *run,
     const struct plec_operand *operand = &run->bank->operands[id];
     struct plec_matrix m = {operand->format, operand->rows, operand->cols, entry->values[id],
                             entry->scales[id]};
-    return plec_cpu_matrix_bind(&m, run->plain_c);
+    return plec_cpu_matrix_bind(&m, run->kernels);
 }
 
 void plec_cpu_bias_open(struct plec_cpu_bias *bias, const struct plec_bank *bank,
@@ -37,11 +37,11 @@ float plec_cpu_bias_at(struct plec_cpu_bias *bias, uint32_t i) {
 
 /* The images of one operand's vectors, without their memory. Absent operands: none. */
 static struct plec_cpu_images describe(const struct plec_bank *bank, enum plec_operand_id id,
-                                       uint64_t n, uint32_t width, bool plain_c) {
+                                       uint64_t n, uint32_t width, enum plec_cpu_set kernels) {
     const struct plec_operand *operand = &bank->operands[id];
     struct plec_cpu_images images = {.n = n, .width = width, .cols = operand->cols};
     if (operand->rows == 0) return images;
-    images.kernel = plec_cpu_kernel_find(operand->format, plain_c);
+    images.kernel = plec_cpu_kernel_find(operand->format, kernels);
     if (images.kernel != NULL)
         images.floats = plec_cpu_image_floats(images.kernel, width, operand->cols);
     return images;
@@ -56,9 +56,9 @@ static void describe_all(struct plec_cpu_experts *run, const struct plec_bank *b
                          uint32_t n_tokens) {
     uint32_t in = bank->input_dim, mid = bank->intermediate_dim;
     enum plec_operand_id up = bank->fusion != PLEC_NOT_FUSED ? PLEC_GATE : PLEC_UP;
-    run->gate_images = describe(bank, PLEC_GATE, n_tokens, in, run->plain_c);
-    run->up_images = describe(bank, up, n_tokens, in, run->plain_c);
-    run->down_images = describe(bank, PLEC_DOWN, run->n_pairs, mid, run->plain_c);
+    run->gate_images = describe(bank, PLEC_GATE, n_tokens, in, run->kernels);
+    run->up_images = describe(bank, up, n_tokens, in, run->kernels);
+    run->down_images = describe(bank, PLEC_DOWN, run->n_pairs, mid, run->kernels);
 }
 
 /* Reserves n items of item_bytes, 64-byte aligned; false on overflow. */
@@ -93,7 +93,7 @@ static bool lay_out(struct plec_cpu_layout *layout, const struct plec_cpu_expert
 bool plec_cpu_experts_workspace(uint64_t *n_bytes, const struct plec_device *base,
                                 const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots) {
     const struct plec_cpu_device *device = (const struct plec_cpu_device *)base;
-    struct plec_cpu_experts run = {.plain_c = device->plain_c};
+    struct plec_cpu_experts run = {.kernels = device->kernels};
     struct plec_cpu_layout layout;
     run.n_pairs = (uint64_t)n_tokens * n_slots;
     describe_all(&run, bank, n_tokens);
@@ -142,7 +142,7 @@ static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *
     struct plec_cpu_experts run = {.args = args,
                                    .bank = args->bank,
                                    .pool = &stream->device->pool,
-                                   .plain_c = stream->device->plain_c};
+                                   .kernels = stream->device->kernels};
     struct plec_cpu_layout layout;
     run.n_pairs = (uint64_t)args->n_tokens * args->n_slots;
     describe_all(&run, args->bank, args->n_tokens);

@@ -43,7 +43,7 @@ struct plec_cpu_experts {
     const struct plec_experts_args *args;
     const struct plec_bank *bank;
     struct plec_cpu_pool *pool;
-    bool plain_c;
+    enum plec_cpu_set kernels;
     uint64_t n_pairs;
     uint32_t n_active;
     uint64_t *first, *pairs;

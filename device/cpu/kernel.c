@@ -6,22 +6,58 @@
 
 #include "lyrw/codec/bits.h"
 
-const struct plec_cpu_kernel *plec_cpu_kernel_find(uint16_t format, bool plain_c) {
-    (void)plain_c;
-    return plec_format_find(format) != NULL ? &plec_cpu_plain_kernel : NULL;
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+extern const struct plec_cpu_kernel plec_cpu_f32_avx2, plec_cpu_f16_avx2, plec_cpu_bf16_avx2,
+    plec_cpu_q8_0_avx2, plec_cpu_q4_0_avx2, plec_cpu_mxfp4_avx2, plec_cpu_q4_k_avx2,
+    plec_cpu_q6_k_avx2;
+
+static const struct plec_cpu_kernel *const avx2_kernels[] = {
+    &plec_cpu_f32_avx2,  &plec_cpu_f16_avx2,   &plec_cpu_bf16_avx2, &plec_cpu_q8_0_avx2,
+    &plec_cpu_q4_0_avx2, &plec_cpu_mxfp4_avx2, &plec_cpu_q4_k_avx2, &plec_cpu_q6_k_avx2};
+
+enum plec_cpu_set plec_cpu_detect(void) {
+    unsigned a, b, c = 0, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_F16C) == 0) return PLEC_CPU_PLAIN_C;
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return avx2 ? PLEC_CPU_AVX2 : PLEC_CPU_PLAIN_C;
 }
 
-const char *plec_cpu_kernel_set(bool plain_c) {
-    (void)plain_c;
-    return "plain C";
+static const struct plec_cpu_kernel *find_vector_kernel(uint16_t format) {
+    enum { N_KERNELS = sizeof avx2_kernels / sizeof avx2_kernels[0] };
+    for (int i = 0; i < N_KERNELS; i++)
+        if (avx2_kernels[i]->format == format) return avx2_kernels[i];
+    return NULL;
+}
+#else
+enum plec_cpu_set plec_cpu_detect(void) {
+    return PLEC_CPU_PLAIN_C;
 }
 
-struct plec_cpu_matrix plec_cpu_matrix_bind(const struct plec_matrix *m, bool plain_c) {
+static const struct plec_cpu_kernel *find_vector_kernel(uint16_t format) {
+    (void)format;
+    return NULL;
+}
+#endif
+
+const struct plec_cpu_kernel *plec_cpu_kernel_find(uint16_t format, enum plec_cpu_set set) {
+    if (plec_format_find(format) == NULL) return NULL;
+    const struct plec_cpu_kernel *kernel =
+        set == PLEC_CPU_PLAIN_C ? NULL : find_vector_kernel(format);
+    return kernel != NULL ? kernel : &plec_cpu_plain_kernel;
+}
+
+const char *plec_cpu_set_name(enum plec_cpu_set set) {
+    return set == PLEC_CPU_AVX2 ? "AVX2+FMA" : "plain C";
+}
+
+struct plec_cpu_matrix plec_cpu_matrix_bind(const struct plec_matrix *m, enum plec_cpu_set set) {
     const struct plec_format *format = plec_format_find(m->format);
     assert(format != NULL && m->cols % format->block_elems == 0);
     size_t row_blocks = m->cols / format->block_elems;
     struct plec_cpu_matrix bound = {
-        .kernel = plec_cpu_kernel_find(m->format, plain_c),
+        .kernel = plec_cpu_kernel_find(m->format, set),
         .format = format,
         .rows = m->rows,
         .cols = m->cols,

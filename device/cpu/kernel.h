@@ -63,13 +63,19 @@ struct plec_cpu_kernel {
     plec_cpu_dot_rows *dot[PLEC_CPU_TOKENS]; /* for 1, 2, ... tokens */
 };
 
-/* The kernel of a format; NULL when the format has no codec. */
-const struct plec_cpu_kernel *plec_cpu_kernel_find(uint16_t format, bool plain_c);
+/* Which kernels may run: each set falls back on the ones before it. */
+enum plec_cpu_set { PLEC_CPU_PLAIN_C, PLEC_CPU_AVX2 };
+/* The best set of this processor and its operating system. Asks the processor, which a virtual
+ * machine answers slowly: once an open. */
+enum plec_cpu_set plec_cpu_detect(void);
 /* "AVX2+FMA", "plain C". */
-const char *plec_cpu_kernel_set(bool plain_c);
+const char *plec_cpu_set_name(enum plec_cpu_set set);
+
+/* The kernel of a format; NULL when the format has no codec. */
+const struct plec_cpu_kernel *plec_cpu_kernel_find(uint16_t format, enum plec_cpu_set set);
 
 /* m must have passed plec_cpu_kernel_find. */
-struct plec_cpu_matrix plec_cpu_matrix_bind(const struct plec_matrix *m, bool plain_c);
+struct plec_cpu_matrix plec_cpu_matrix_bind(const struct plec_matrix *m, enum plec_cpu_set set);
 
 /* Floats of the image of a vector of n values for a matrix of cols columns, rounded up so that
  * images follow each other aligned; 0: the vector serves as it is. */

@@ -70,14 +70,14 @@ static enum plec_status run_linear(struct plec_cpu_stream *stream, const void *o
     const struct plec_linear_args *args = op_args;
     (void)err;
     struct linear_tile tile = {.args = args};
-    tile.matrix = plec_cpu_matrix_bind(&args->matrix, stream->device->plain_c);
+    tile.matrix = plec_cpu_matrix_bind(&args->matrix, stream->device->kernels);
     tile.chunk_rows = plec_cpu_chunk_rows(tile.matrix.row_bytes);
     uint64_t per_image =
         plec_cpu_image_floats(tile.matrix.kernel, args->matrix.cols, args->matrix.cols);
     uint64_t n_fit =
         per_image == 0 ? args->n_tokens : PLEC_CPU_SCRATCH_BYTES / sizeof(float) / per_image;
     if (n_fit == 0) { /* a vector wider than the scratch: the plain kernel needs no image */
-        tile.matrix = plec_cpu_matrix_bind(&args->matrix, true);
+        tile.matrix = plec_cpu_matrix_bind(&args->matrix, PLEC_CPU_PLAIN_C);
         per_image = 0, n_fit = args->n_tokens;
     }
     tile.image_floats = per_image;
