@@ -1,0 +1,306 @@
+/* `plectrum run` as scripts see it: exit statuses, messages, JSON keys, files written. */
+#include "tests/support/bank_files.h"
+#include "tests/support/data.h"
+#include "tools/plectrum/npy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace plec_test;
+
+namespace {
+
+const char *const KEYS[] = {"path",    "kind",        "profile",    "layer",  "device",
+                            "tokens",  "hidden_size", "experts",    "slots",  "shared_experts",
+                            "routing", "programme",   "activation", "output", "output_norm",
+                            "nmse",    "tolerance",   "within"};
+
+std::string case_path(const std::string &file = "") {
+    return data_path("run/run01_sigmoid_two_segments") + (file.empty() ? "" : "/" + file);
+}
+
+/* run <path> --layer 3 --input x.npy and more. */
+ToolResult run_case(std::vector<std::string> more, const std::string &input = case_path("x.npy")) {
+    std::vector<std::string> args = {"run", case_path(), "--layer", "3", "--input", input};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_tool(args);
+}
+
+void expect_message(const ToolResult &result, int status, const std::vector<std::string> &parts) {
+    EXPECT_EQ(result.exit_status, status) << result.out << result.err;
+    EXPECT_EQ(result.out, "");
+    for (const std::string &part : parts)
+        EXPECT_NE(result.err.find(part), std::string::npos) << part << ": " << result.err;
+}
+
+std::string save_f32(const TempDir &dir, const std::string &name, const std::vector<float> &values,
+                     uint64_t rows, uint64_t cols) {
+    plec_error err = {};
+    EXPECT_EQ(plec_npy_write(dir.path(name).c_str(), PLEC_NPY_F32, values.data(), rows, cols, &err),
+              PLEC_OK)
+        << err.message;
+    return dir.path(name);
+}
+
+std::string save_i32(const TempDir &dir, const std::string &name,
+                     const std::vector<int32_t> &values, uint64_t rows, uint64_t cols) {
+    plec_error err = {};
+    EXPECT_EQ(plec_npy_write(dir.path(name).c_str(), PLEC_NPY_I32, values.data(), rows, cols, &err),
+              PLEC_OK)
+        << err.message;
+    return dir.path(name);
+}
+
+TEST(RunCommand, EveryRunnableFixtureIsRight) {
+    TempDir dir;
+    for (const auto &entry : std::filesystem::directory_iterator(data_path("run"))) {
+        if (!entry.is_directory()) continue;
+        std::string path = entry.path().string();
+        Json description = load_json(path + "/case.json");
+        std::string layer =
+            std::to_string(json_integer_value(json_object_get(description.get(), "layer")));
+        for (std::string device : {"reference", "cpu", "auto"}) {
+            ToolResult result =
+                run_tool({"run", path, "--layer", layer, "--input", path + "/x.npy", "--output",
+                          dir.path("y.npy"), "--routing-out", dir.path("r"), "--device", device});
+            ASSERT_EQ(result.exit_status, 0) << result.err;
+            EXPECT_LT(nmse(read_npy(dir.path("y.npy")).f32(), read_npy(path + "/y.npy").values),
+                      device == "reference" ? 1e-12 : 1e-9);
+            Npy ids = read_npy(dir.path("r.ids.npy")),
+                weights = read_npy(dir.path("r.weights.npy"));
+            Npy expected = read_npy(path + "/weights.npy");
+            EXPECT_EQ(ids.i32(), read_npy(path + "/ids.npy").i32());
+            EXPECT_EQ(weights.shape, expected.shape);
+            for (size_t i = 0; i < weights.values.size(); i++)
+                EXPECT_NEAR(weights.values[i], expected.values[i], 1e-6);
+        }
+    }
+}
+
+TEST(RunCommand, JsonHasEveryKeyInOrder) {
+    for (bool check : {false, true}) {
+        std::vector<std::string> more = {"--json", "--threads", "1"};
+        if (check) more.push_back("--check");
+        ToolResult result = run_case(more);
+        ASSERT_EQ(result.exit_status, 0) << result.err;
+        Json object(result.out);
+        size_t i = 0;
+        const char *key;
+        json_t *value;
+        json_object_foreach(object.get(), key, value) {
+            ASSERT_LT(i, std::size(KEYS));
+            EXPECT_STREQ(key, KEYS[i++]);
+        }
+        EXPECT_EQ(i, std::size(KEYS));
+        EXPECT_EQ(json_integer_value(json_object_get(object.get(), "tokens")), 6);
+        EXPECT_STREQ(json_string_value(json_object_get(object.get(), "routing")), "router");
+        EXPECT_EQ(json_is_null(json_object_get(object.get(), "nmse")), !check);
+        EXPECT_EQ(json_is_true(json_object_get(object.get(), "within")), check);
+        EXPECT_NEAR(json_real_value(json_object_get(object.get(), "output_norm")), 397.487, 1e-2);
+    }
+}
+
+TEST(RunCommand, CheckAboveTheToleranceIsOne) {
+    ToolResult result = run_case({"--check", "--device", "cpu"});
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_NE(result.out.find("within the tolerance of 1e-09"), std::string::npos) << result.out;
+    result = run_case({"--check", "--device", "cpu", "--tolerance", "0"});
+    EXPECT_EQ(result.exit_status, 1) << result.out << result.err;
+    EXPECT_NE(result.out.find("above"), std::string::npos) << result.out;
+    result = run_case({"--check", "--device", "reference", "--tolerance", "0"});
+    EXPECT_EQ(result.exit_status, 0);
+    EXPECT_NE(result.out.find("which is this device itself"), std::string::npos) << result.out;
+}
+
+TEST(RunCommand, BadUsageIsTwo) {
+    std::string path = case_path(), x = case_path("x.npy");
+    const std::vector<std::string> wrong[] = {
+        {"run"},
+        {"run", path, "--layer", "3"},
+        {"run", path, "--layer", "3", "--input", x, "--random", "2"},
+        {"run", path, "--layer", "3", "--input", x, "--seed", "1"},
+        {"run", path, "--layer", "3", "--input", x, "--ids", case_path("ids.npy")},
+        {"run", path, "--layer", "3", "--input", x, "--weights", case_path("weights.npy")},
+        {"run", path, "--layer", "three", "--input", x},
+        {"run", path, "--layer", "3", "--input", x, "--device", "tpu"},
+        {"run", path, "--layer", "3", "--input", x, "--tolerance", "-1"},
+        {"run", path, "--layer", "3", "--input", x, "--frobnicate"},
+        {"run", path, "more", "--layer", "3", "--input", x},
+    };
+    for (const auto &args : wrong) {
+        ToolResult result = run_tool(args);
+        EXPECT_EQ(result.exit_status, 2) << args.back() << ": " << result.err;
+        EXPECT_NE(result.err, "");
+    }
+    EXPECT_EQ(run_tool({"run", "--help"}).exit_status, 0);
+}
+
+TEST(RunCommand, TheCallersRoutingIsUsed) {
+    TempDir dir;
+    ToolResult result =
+        run_case({"--ids", case_path("ids.npy"), "--weights", case_path("weights.npy"), "--output",
+                  dir.path("y.npy"), "--json"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_NE(result.out.find("\"routing\": \"caller\""), std::string::npos) << result.out;
+    EXPECT_LT(nmse(read_npy(dir.path("y.npy")).f32(), read_npy(case_path("y.npy")).values), 1e-9);
+}
+
+TEST(RunCommand, RandomInputIsTheSameForOneSeed) {
+    TempDir dir;
+    auto run = [&](const std::string &seed, const std::string &name) {
+        ToolResult result = run_tool({"run", case_path(), "--random", "3", "--seed", seed,
+                                      "--output", dir.path(name), "--check"});
+        EXPECT_EQ(result.exit_status, 0) << result.err;
+        return read_file(dir.path(name));
+    };
+    std::vector<uint8_t> first = run("1", "a.npy");
+    EXPECT_EQ(first, run("1", "b.npy"));
+    EXPECT_NE(first, run("2", "c.npy"));
+    EXPECT_EQ(read_npy(dir.path("a.npy")).shape, (std::vector<size_t>{3, 64}));
+}
+
+TEST(RunCommand, F16InputIsWidened) {
+    TempDir dir;
+    std::string header = "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 64), }";
+    std::string text = std::string("\x93NUMPY\x01\x00", 8);
+    text += static_cast<char>(header.size());
+    text += '\0';
+    text += header;
+    for (int i = 0; i < 64; i++)
+        text += std::string(i % 2 ? "\x00\x3c" : "\x00\xb8", 2); /* 1 and -0.5 */
+    write_file(dir.path("h.npy"), text.data(), text.size());
+    std::vector<float> wide(64);
+    for (size_t i = 0; i < 64; i++)
+        wide[i] = i % 2 ? 1.0f : -0.5f;
+    ToolResult half = run_case({"--output", dir.path("a.npy")}, dir.path("h.npy"));
+    ToolResult full =
+        run_case({"--output", dir.path("b.npy")}, save_f32(dir, "f.npy", wide, 1, 64));
+    ASSERT_EQ(half.exit_status, 0) << half.err;
+    ASSERT_EQ(full.exit_status, 0) << full.err;
+    EXPECT_EQ(read_file(dir.path("a.npy")), read_file(dir.path("b.npy")));
+}
+
+TEST(RunCommand, UnreadableAndRefusedInputIsThree) {
+    TempDir dir;
+    std::vector<float> values(6 * 64, 0.5f);
+    expect_message(run_tool({"run", dir.path("none"), "--layer", "0", "--random", "1"}), 3,
+                   {"CannotOpen", "none"});
+    expect_message(run_tool({"run", case_path(), "--layer", "4", "--random", "1"}), 3,
+                   {"NoSuchLayer", "layer 4"});
+    expect_message(run_case({}, dir.path("none.npy")), 3, {"none.npy"});
+    expect_message(run_case({}, save_f32(dir, "wide.npy", values, 4, 96)), 3,
+                   {"WrongWidth", "96", "64", "wide.npy"});
+    expect_message(run_case({}, case_path("ids.npy")), 3, {"WrongDtype", "i32"});
+    expect_message(run_case({"--ids", case_path("ids.npy"), "--weights", case_path("weights.npy")},
+                            save_f32(dir, "five.npy", values, 5, 64)),
+                   3, {"WrongRows", "ids.npy"});
+    expect_message(run_case({"--ids", case_path("ids.npy"), "--weights",
+                             save_f32(dir, "w.npy", values, 6, 3)}),
+                   3, {"WrongWidth", "w.npy"});
+    expect_message(run_case({"--profile", "nothing"}), 3, {"UndeclaredProfile", "exact"});
+    write_file(dir.path("bad.npy"), "\x93NUMPY", 6);
+    expect_message(run_case({}, dir.path("bad.npy")), 3, {"Truncated", "bad.npy"});
+}
+
+TEST(RunCommand, BadIdsNameTokenSlotAndId) {
+    TempDir dir;
+    for (int32_t bad : {-1, 16}) {
+        std::vector<int32_t> ids = read_npy(case_path("ids.npy")).i32();
+        ids[4 * 4 + 1] = bad;
+        expect_message(run_case({"--ids", save_i32(dir, "i.npy", ids, 6, 4), "--weights",
+                                 case_path("weights.npy")}),
+                       3, {"BadExpertId", "token 4 slot 1: id " + std::to_string(bad)});
+    }
+}
+
+TEST(RunCommand, NanInputNamesItsTokenAndWritesTheOtherRows) {
+    TempDir dir;
+    std::vector<float> x = read_npy(case_path("x.npy")).f32();
+    x[2 * 64 + 9] = std::numeric_limits<float>::quiet_NaN();
+    std::string input = save_f32(dir, "x.npy", x, 6, 64);
+    for (const char *device : {"reference", "cpu"}) {
+        expect_message(
+            run_case({"--device", device, "--output", dir.path("y.npy"), "--check"}, input), 3,
+            {"NanScores", "token 2"});
+        std::vector<double> y = read_npy(dir.path("y.npy")).values;
+        std::vector<double> expected = read_npy(case_path("y.npy")).values;
+        for (size_t i = 0; i < y.size(); i++) {
+            EXPECT_EQ(std::isnan(y[i]), i / 64 == 2) << i;
+            if (i / 64 != 2) {
+                EXPECT_NEAR(y[i], expected[i], 1e-3);
+            }
+        }
+    }
+}
+
+TEST(RunCommand, WhatTheMachineCannotIsFour) {
+    TempDir dir;
+    expect_message(run_case({"--output", dir.path("no/such/y.npy")}), 4, {"CannotWrite"});
+    expect_message(run_case({"--output", "/dev/full"}), 4, {"CannotWrite", "/dev/full"});
+    ToolResult cuda = run_case({"--device", "cuda"});
+    if (cuda.exit_status != 0) expect_message(cuda, 4, {"Device"});
+}
+
+TEST(RunCommand, BrokenBanksAreThreeByName) {
+    auto refused = [](BankDirectory &dir, const std::string &name) {
+        TempDir arrays;
+        std::string ids = save_i32(arrays, "i.npy", {0, 1}, 1, 2);
+        std::string weights = save_f32(arrays, "w.npy", {0.5f, 0.5f}, 1, 2);
+        ToolResult result = run_tool({"run", dir.write(), "--layer", "0", "--random", "1", "--ids",
+                                      ids, "--weights", weights});
+        if (name.empty()) {
+            EXPECT_EQ(result.exit_status, 0) << result.err;
+        } else {
+            expect_message(result, 3, {name});
+        }
+    };
+    BankDirectory good, role, length, half, variant, many;
+    refused(good, "");
+    BankFile file = gated_bank();
+    file.schemas.pop_back();
+    role.add("routed/layer_000", file);
+    refused(role, "UnsatisfiedProgramme");
+    set_length(length.files["routed/layer_000"], 1, 1, 5);
+    refused(length, "LengthNotShape");
+    file = gated_bank();
+    file.segments = {{0, 0, 0, 2, 0, 0}};
+    half.add("routed/layer_000", file);
+    refused(half, "MissingRegion");
+    variant.set_index("variants", R"({ "layer.0.routed.down": { "baseline": "a", "variants": {
+        "a": { "storage": "routed/absent", "fidelity": "source-exact" } } } })");
+    refused(variant, "StorageUndeclared");
+    many.set("router/selection/k", "5");
+    refused(many, "SelectionExceedsBank");
+}
+
+TEST(RunCommand, ALayerWithoutARouterSaysWhatItNeeds) {
+    BankDirectory dir;
+    expect_message(run_tool({"run", dir.write(), "--random", "1"}), 3,
+                   {"RoutingRequired", "ids and weights"});
+}
+
+TEST(RunCommand, ALoneDenseFileNeedsNothingMore) {
+    ToolResult result = run_tool({"run", data_path("lyrw/01_dense_decomposed_f32.lyrw"), "--random",
+                                  "2", "--check", "--json"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_NE(result.out.find("\"routing\": \"dense\""), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("\"programme\": null"), std::string::npos) << result.out;
+    EXPECT_NE(result.err.find("silu"), std::string::npos) << "what is assumed is said";
+    result = run_tool({"run", data_path("lyrw/05_multi_segment.seg00.lyrw"), "--random", "1"});
+    expect_message(result, 3, {"PartialBank"});
+}
+
+TEST(RunCommand, NoTokensGiveAnEmptyOutput) {
+    TempDir dir;
+    ToolResult result =
+        run_case({"--output", dir.path("y.npy"), "--check"}, save_f32(dir, "x.npy", {}, 0, 64));
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_EQ(read_npy(dir.path("y.npy")).shape, (std::vector<size_t>{0, 64}));
+}
+
+} // namespace

@@ -1,0 +1,386 @@
+/* run.c: `plectrum run`: one layer on arrays, or on random values, and its check against the
+ * reference. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/runner.h"
+#include "tools/plectrum/arrays.h"
+#include "tools/plectrum/cli.h"
+#include "tools/plectrum/commands.h"
+
+static const struct plec_cli_command command = {
+    .name = "run",
+    .summary = "run one MoE layer",
+    .synopsis = "run PATH --layer N (--input x.npy | --random T [--seed S])\n"
+                "    [--output y.npy] [--ids i.npy --weights w.npy] [--routing-out PREFIX]\n"
+                "    [--profile NAME] [--router-input r.npy] [--tokens t.npy]\n"
+                "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
+                "    [--check] [--tolerance X] [--json]",
+    .description =
+        "Opens a container (a bank directory, a .lyrw file), binds layer N, routes the tokens and "
+        "runs their experts. The input is the hidden state after the norm that precedes the "
+        "feed-forward part, [tokens, hidden size]; the output is the sum of the routed and shared "
+        "experts, without the residual.\n\n"
+        "Arrays are .npy files in C order: f32 or f16 for --input and --router-input, i32 for "
+        "--ids and --tokens, f32 for --weights; results are f32 and i32.\n\n"
+        "The container's router chooses the experts unless --ids and --weights do: arrays "
+        "[tokens, slots], each slot a term of the sum. A layer whose container holds no router "
+        "needs them.\n\n"
+        "A token with a NaN in its hidden state or its scores is named, its row of the output is "
+        "NaN, the other rows are right, and the exit status is 3.",
+    .exit_status = "0  done\n"
+                   "1  --check found the output further from the reference than the tolerance\n"
+                   "3  the container or an array cannot be read or is refused; no such layer, "
+                   "wrong input\n   width, bad ids, NaN",
+    .examples = "$ plectrum run model.vindex --layer 3 --input x.npy --output y.npy --check\n"
+                "$ plectrum run layer.lyrw --random 4 --ids i.npy --weights w.npy --json",
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+/* How far from the reference an f32 path may be. */
+static const double default_tolerance = 1e-9;
+
+struct options {
+    const char *path;
+    uint32_t layer;
+    const char *input, *output, *ids, *weights, *routing_out, *router_input, *tokens;
+    uint32_t random;
+    uint64_t seed;
+    const char *profile, *architecture, *set, *device_name;
+    enum plec_run_device device;
+    uint32_t n_threads;
+    double tolerance;
+    bool layer_given, random_given, seed_given, check, json;
+};
+
+/* One run: what was read, what came out. */
+struct run {
+    struct options o;
+    struct plec_container *container;
+    struct plec_runner *runner;
+    const struct plec_bound_layer *bound;
+    struct plec_layer_info info;
+    struct plec_array x, router_input, tokens, ids, weights; /* given */
+    struct plec_array y, ids_out, weights_out, y_reference;  /* made */
+    uint32_t n_slots;
+    bool checked;
+    double nmse;
+};
+
+/* --- the command line ------------------------------------------------------------------------- */
+
+static int read_device(struct options *o) {
+    static const struct {
+        const char *name;
+        enum plec_run_device device;
+    } names[] = {{"auto", PLEC_RUN_AUTO},
+                 {"cpu", PLEC_RUN_CPU},
+                 {"cuda", PLEC_RUN_CUDA},
+                 {"reference", PLEC_RUN_REFERENCE}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(o->device_name, names[i].name) == 0) {
+            o->device = names[i].device;
+            return PLEC_CLI_GO_ON;
+        }
+    return plec_cli_usage(&command, "--device wants auto, cpu, cuda or reference, found '%s'",
+                          o->device_name);
+}
+
+static int check_options(struct options *o) {
+    if ((o->input != NULL) == o->random_given)
+        return plec_cli_usage(&command, "give --input or --random, one of them");
+    if (o->seed_given && !o->random_given)
+        return plec_cli_usage(&command, "--seed goes with --random");
+    if ((o->ids == NULL) != (o->weights == NULL))
+        return plec_cli_usage(&command, "--ids and --weights go together");
+    if (o->tolerance < 0) return plec_cli_usage(&command, "--tolerance wants a number from 0 up");
+    return read_device(o);
+}
+
+static int read_options(struct options *o, int argc, char **argv) {
+    *o = (struct options){.device_name = "auto", .tolerance = default_tolerance};
+    const struct plec_cli_option options[] = {
+        {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
+         "The layer to run; may be left out where the container has one."},
+        {"input", PLEC_CLI_TEXT, &o->input, NULL, "FILE", "Hidden states [tokens, hidden size]."},
+        {"random", PLEC_CLI_U32, &o->random, &o->random_given, "T",
+         "Run T tokens of normally distributed values instead."},
+        {"seed", PLEC_CLI_U64, &o->seed, &o->seed_given, "S", "Which random values; 0."},
+        {"output", PLEC_CLI_TEXT, &o->output, NULL, "FILE", "Write the output here."},
+        {"ids", PLEC_CLI_TEXT, &o->ids, NULL, "FILE", "Experts of each token [tokens, slots]."},
+        {"weights", PLEC_CLI_TEXT, &o->weights, NULL, "FILE", "Their weights [tokens, slots]."},
+        {"routing-out", PLEC_CLI_TEXT, &o->routing_out, NULL, "PREFIX",
+         "Write the routing used to PREFIX.ids.npy and PREFIX.weights.npy."},
+        {"profile", PLEC_CLI_TEXT, &o->profile, NULL, "NAME",
+         "The profile of the container's index that says which variants to read."},
+        {"router-input", PLEC_CLI_TEXT, &o->router_input, NULL, "FILE",
+         "What the router reads [tokens, hidden size], where that is another vector."},
+        {"tokens", PLEC_CLI_TEXT, &o->tokens, NULL, "FILE",
+         "Token ids [tokens], for layers that route by them."},
+        {"as", PLEC_CLI_TEXT, &o->architecture, NULL, "ARCH",
+         "Read a GGUF file as this architecture."},
+        {"set", PLEC_CLI_TEXT, &o->set, NULL, "KEY=VALUE,...",
+         "Values a GGUF file does not say: gating=sigmoid,norm=1."},
+        {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME",
+         "auto, cpu, cuda or reference (double precision, one thread)."},
+        {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
+        {"check", PLEC_CLI_FLAG, &o->check, NULL, NULL,
+         "Run the reference too and print the normalised mean squared error."},
+        {"tolerance", PLEC_CLI_REAL, &o->tolerance, NULL, "X", "The error --check allows; 1e-9."},
+        {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
+    };
+    struct plec_cli cli = {
+        .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
+    int leave = plec_cli_parse(&cli, argc, argv);
+    if (leave != PLEC_CLI_GO_ON) return leave;
+    o->path = cli.operands[0];
+    return check_options(o);
+}
+
+/* --- what the run reads ------------------------------------------------------------------------
+ */
+
+static enum plec_status choose_layer(struct run *run, struct plec_error *err) {
+    size_t n = plec_container_n_layers(run->container);
+    for (size_t i = 0; i < n; i++) {
+        plec_container_layer_info(&run->info, run->container, i);
+        if (run->o.layer_given ? run->info.layer == run->o.layer : n == 1) {
+            run->o.layer = run->info.layer;
+            return PLEC_OK;
+        }
+    }
+    if (!run->o.layer_given)
+        return plec_fail(err, PLEC_BAD_INPUT, "LayerRequired",
+                         "%s has %zu layers: say which with --layer", run->o.path, n);
+    return plec_fail(err, PLEC_MISSING, "NoSuchLayer", "%s: layer %u is none of its %zu layers",
+                     run->o.path, run->o.layer, n);
+}
+
+static enum plec_status load_optional(struct plec_array *out, const char *path, unsigned types,
+                                      uint32_t rows, uint32_t cols, struct plec_error *err) {
+    return path != NULL ? plec_array_load(out, path, types, rows, cols, err) : PLEC_OK;
+}
+
+static enum plec_status load_arrays(struct run *run, struct plec_error *err) {
+    const unsigned f32 = 1u << PLEC_NPY_F32, f16 = 1u << PLEC_NPY_F16, i32 = 1u << PLEC_NPY_I32;
+    const struct options *o = &run->o;
+    uint32_t width = run->info.hidden_size;
+    enum plec_status status =
+        o->input != NULL ? plec_array_load(&run->x, o->input, f32 | f16, UINT32_MAX, width, err)
+                         : plec_array_random(&run->x, o->random, width, o->seed, err);
+    if (status != PLEC_OK) return status;
+    uint32_t rows = run->x.rows;
+    status = load_optional(&run->router_input, o->router_input, f32 | f16, rows, width, err);
+    if (status == PLEC_OK) status = plec_array_widen(&run->router_input, err);
+    if (status == PLEC_OK) status = load_optional(&run->tokens, o->tokens, i32, rows, 1, err);
+    if (status == PLEC_OK) status = load_optional(&run->ids, o->ids, i32, rows, 0, err);
+    if (status == PLEC_OK)
+        status = load_optional(&run->weights, o->weights, f32, rows, run->ids.cols, err);
+    return status;
+}
+
+/* --- the run -----------------------------------------------------------------------------------
+ */
+
+static enum plec_status open_runner(struct plec_runner **out, const struct run *run,
+                                    enum plec_run_device device, struct plec_error *err) {
+    const struct plec_runner_options options = {.device = device,
+                                                .max_tokens = run->x.rows > 0 ? run->x.rows : 1,
+                                                .max_slots = run->ids.cols,
+                                                .n_threads = run->o.n_threads,
+                                                .layers = &run->o.layer,
+                                                .n_layers = 1};
+    return plec_runner_open(out, run->container, &options, err);
+}
+
+static enum plec_status make_results(struct run *run, struct plec_error *err) {
+    uint32_t rows = run->x.rows;
+    run->n_slots = run->ids.values != NULL ? run->ids.cols : run->bound->layer.router.top_k;
+    enum plec_status status =
+        plec_array_make(&run->y, PLEC_NPY_F32, rows, run->info.hidden_size, err);
+    if (status == PLEC_OK)
+        status = plec_array_make(&run->ids_out, PLEC_NPY_I32, rows, run->n_slots, err);
+    if (status == PLEC_OK)
+        status = plec_array_make(&run->weights_out, PLEC_NPY_F32, rows, run->n_slots, err);
+    return status;
+}
+
+static struct plec_forward_args forward_args(const struct run *run, float *out) {
+    return (struct plec_forward_args){.layer = run->o.layer,
+                                      .n_tokens = run->x.rows,
+                                      .hidden_type = run->x.type == PLEC_NPY_F16 ? PLEC_ELEMENT_F16
+                                                                                 : PLEC_ELEMENT_F32,
+                                      .hidden = run->x.values,
+                                      .router_input = run->router_input.values,
+                                      .token_ids = run->tokens.values,
+                                      .ids = run->ids.values,
+                                      .weights = run->weights.values,
+                                      .n_slots = run->n_slots,
+                                      .out = out};
+}
+
+static enum plec_status forward(struct run *run, struct plec_error *err) {
+    struct plec_forward_args args = forward_args(run, run->y.values);
+    args.ids_out = run->ids_out.values;
+    args.weights_out = run->weights_out.values;
+    return plec_runner_forward(run->runner, &args, err);
+}
+
+static enum plec_status write_routing(const struct run *run, const char *suffix,
+                                      const struct plec_array *array, struct plec_error *err) {
+    size_t n_bytes = strlen(run->o.routing_out) + strlen(suffix) + 1;
+    char *path = malloc(n_bytes);
+    if (path == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a file name");
+    snprintf(path, n_bytes, "%s%s", run->o.routing_out, suffix);
+    enum plec_status status =
+        plec_npy_write(path, array->type, array->values, array->rows, array->cols, err);
+    free(path);
+    return status;
+}
+
+static enum plec_status write_results(const struct run *run, struct plec_error *err) {
+    enum plec_status status = PLEC_OK;
+    if (run->o.output != NULL)
+        status = plec_npy_write(run->o.output, PLEC_NPY_F32, run->y.values, run->y.rows,
+                                run->y.cols, err);
+    if (status == PLEC_OK && run->o.routing_out != NULL)
+        status = write_routing(run, ".ids.npy", &run->ids_out, err);
+    if (status == PLEC_OK && run->o.routing_out != NULL)
+        status = write_routing(run, ".weights.npy", &run->weights_out, err);
+    return status;
+}
+
+/* The same input through a runner of its own on the reference. */
+static enum plec_status check_against_reference(struct run *run, struct plec_error *err) {
+    struct plec_runner *reference = NULL;
+    enum plec_status status =
+        plec_array_make(&run->y_reference, PLEC_NPY_F32, run->y.rows, run->y.cols, err);
+    if (status == PLEC_OK) status = open_runner(&reference, run, PLEC_RUN_REFERENCE, err);
+    if (status == PLEC_OK) {
+        struct plec_forward_args args = forward_args(run, run->y_reference.values);
+        status = plec_runner_forward(reference, &args, err);
+    }
+    plec_runner_close(reference);
+    if (status != PLEC_OK) return status;
+    run->checked = true;
+    run->nmse = plec_array_nmse(&run->y, &run->y_reference);
+    return PLEC_OK;
+}
+
+static enum plec_status prepare(struct run *run, struct plec_error *err) {
+    struct plec_container_options options = {.profile = run->o.profile,
+                                             .architecture = run->o.architecture,
+                                             .set = run->o.set,
+                                             .log = plec_cli_log()};
+    enum plec_status status = plec_container_open(&run->container, run->o.path, &options, err);
+    if (status == PLEC_OK) status = choose_layer(run, err);
+    if (status == PLEC_OK) status = load_arrays(run, err);
+    if (status == PLEC_OK) status = open_runner(&run->runner, run, run->o.device, err);
+    if (status != PLEC_OK) return status;
+    run->bound = plec_runner_layer(run->runner, run->o.layer);
+    return make_results(run, err);
+}
+
+/* A token that could not be routed is an error, and the rows of the others are still written. */
+static enum plec_status execute(struct run *run, struct plec_error *err) {
+    enum plec_status status = prepare(run, err);
+    if (status != PLEC_OK) return status;
+    status = forward(run, err);
+    if (status != PLEC_OK && strcmp(err->name, "NanScores") != 0) return status;
+    struct plec_error write_error;
+    enum plec_status written = write_results(run, &write_error);
+    if (written != PLEC_OK) {
+        *err = write_error;
+        return written;
+    }
+    if (status == PLEC_OK && run->o.check) status = check_against_reference(run, err);
+    return status;
+}
+
+/* --- what it says ------------------------------------------------------------------------------
+ */
+
+static bool within(const struct run *run) {
+    return run->nmse <= run->o.tolerance;
+}
+
+static const char *routing_name(const struct run *run) {
+    if (run->ids.values != NULL) return "caller";
+    return run->bound->dense ? "dense" : "router";
+}
+
+/* A path that is no UTF-8 cannot stand in JSON. */
+static json_t *text_or_null(const char *text) {
+    json_t *value = text != NULL ? json_string(text) : NULL;
+    return value != NULL ? value : json_null();
+}
+
+/* JSON has no infinity and no NaN. */
+static json_t *real_or_null(bool given, double value) {
+    return given && isfinite(value) ? json_real(value) : json_null();
+}
+
+static int print_json(const struct run *run) {
+    const struct plec_layer *layer = &run->bound->layer;
+    return plec_cli_print_json(json_pack(
+        "{s:o, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "path", text_or_null(run->o.path), "kind",
+        plec_container_kind_name(plec_container_get_kind(run->container)), "profile",
+        text_or_null(run->o.profile), "layer", (json_int_t)run->o.layer, "device",
+        plec_runner_device_name(run->runner), "tokens", (json_int_t)run->x.rows, "hidden_size",
+        (json_int_t)layer->hidden_size, "experts", (json_int_t)layer->routed.n_entries, "slots",
+        (json_int_t)run->n_slots, "shared_experts", (json_int_t)layer->shared.n_entries, "routing",
+        routing_name(run), "programme", text_or_null(run->info.programme), "activation",
+        plec_activation_name(layer->routed.maths.activation), "output", text_or_null(run->o.output),
+        "output_norm", real_or_null(true, plec_array_norm(&run->y)), "nmse",
+        real_or_null(run->checked, run->nmse), "tolerance",
+        real_or_null(run->checked, run->o.tolerance), "within",
+        run->checked ? json_boolean(within(run)) : json_null()));
+}
+
+static void print_text(const struct run *run) {
+    const struct plec_layer *layer = &run->bound->layer;
+    printf("layer        %u, on %s\n", run->o.layer, plec_runner_device_name(run->runner));
+    printf("tokens       %u of width %u\n", run->x.rows, layer->hidden_size);
+    printf("experts      %u, %u a token (%s), %u shared, %s\n", layer->routed.n_entries,
+           run->n_slots, routing_name(run), layer->shared.n_entries,
+           plec_activation_name(layer->routed.maths.activation));
+    printf("output norm  %.9g\n", plec_array_norm(&run->y));
+    if (!run->checked) return;
+    printf("NMSE         %.3g against the reference%s: %s the tolerance of %g\n", run->nmse,
+           run->o.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",
+           within(run) ? "within" : "above", run->o.tolerance);
+}
+
+static void close_run(struct run *run) {
+    struct plec_array *arrays[] = {&run->x,       &run->router_input, &run->tokens,
+                                   &run->ids,     &run->weights,      &run->y,
+                                   &run->ids_out, &run->weights_out,  &run->y_reference};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        plec_array_free(arrays[i]);
+    plec_runner_close(run->runner);
+    plec_container_close(run->container);
+}
+
+static int report(const struct run *run) {
+    int failed = PLEC_EXIT_OK;
+    if (run->o.json)
+        failed = print_json(run);
+    else
+        print_text(run);
+    if (failed != PLEC_EXIT_OK) return failed;
+    return run->checked && !within(run) ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
+}
+
+int plec_command_run(int argc, char **argv) {
+    struct run run = {0};
+    struct plec_error err;
+    int leave = read_options(&run.o, argc, argv);
+    if (leave != PLEC_CLI_GO_ON) return leave;
+    leave = execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
+    close_run(&run);
+    return leave;
+}
