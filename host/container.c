@@ -2,17 +2,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/extent.h"
 #include "host/source.h"
 
 enum { MAGIC_BYTES = 4 };
 
 struct plec_container {
     struct plec_source source;
+    pthread_mutex_t lock; /* over files */
+    struct plec_file_table files;
 };
 
 typedef enum plec_status open_fn(struct plec_source *out, const char *path,
@@ -81,6 +85,27 @@ static enum plec_status choose(open_fn **out, const char *path, struct plec_erro
     return choose_by_magic(out, path, err);
 }
 
+/* Paths are known from the start and read without the lock; the bytes follow as layers are bound.
+ */
+static void refresh_files(struct plec_container *container) {
+    for (uint32_t i = 0; i < container->files.n_files; i++) {
+        struct plec_open_file view;
+        container->source.ops->file(&view, container->source.state, i);
+        container->files.files[i].data = view.data;
+        container->files.files[i].size = view.size;
+    }
+    plec_file_table_sort(&container->files);
+}
+
+static enum plec_status list_files(struct plec_container *container, struct plec_error *err) {
+    size_t n_files = container->source.ops->n_files(container->source.state);
+    enum plec_status status = plec_file_table_open(&container->files, n_files, err);
+    for (uint32_t i = 0; i < container->files.n_files; i++)
+        container->source.ops->file(&container->files.files[i], container->source.state, i);
+    plec_file_table_sort(&container->files);
+    return status;
+}
+
 enum plec_status plec_container_open(struct plec_container **out, const char *path,
                                      const struct plec_container_options *options,
                                      struct plec_error *err) {
@@ -96,6 +121,12 @@ enum plec_status plec_container_open(struct plec_container **out, const char *pa
         free(container);
         return status;
     }
+    pthread_mutex_init(&container->lock, NULL);
+    status = list_files(container, err);
+    if (status != PLEC_OK) {
+        plec_container_close(container);
+        return status;
+    }
     *out = container;
     return PLEC_OK;
 }
@@ -106,6 +137,8 @@ enum plec_container_kind plec_container_get_kind(const struct plec_container *co
 
 void plec_container_close(struct plec_container *container) {
     if (container == NULL) return;
+    plec_file_table_close(&container->files);
+    pthread_mutex_destroy(&container->lock);
     container->source.ops->close(container->source.state);
     free(container);
 }
@@ -139,4 +172,32 @@ enum plec_status plec_container_bind(struct plec_bound_layer *out, struct plec_c
 void plec_bound_layer_close(struct plec_bound_layer *bound) {
     plec_arena_close(&bound->owned);
     memset(bound, 0, sizeof *bound);
+}
+
+uint32_t plec_container_n_files(const struct plec_container *container) {
+    return container->files.n_files;
+}
+
+const char *plec_container_file_path(const struct plec_container *container, uint32_t file) {
+    return container->files.files[file].path;
+}
+
+bool plec_container_locate(uint32_t *file, uint64_t *offset, struct plec_container *container,
+                           const uint8_t *p) {
+    pthread_mutex_lock(&container->lock);
+    bool found = plec_file_table_find(file, offset, &container->files, p);
+    if (!found) { /* a file may have been mapped since */
+        refresh_files(container);
+        found = plec_file_table_find(file, offset, &container->files, p);
+    }
+    pthread_mutex_unlock(&container->lock);
+    return found;
+}
+
+static bool locate(void *user, const uint8_t *p, uint32_t *file, uint64_t *offset) {
+    return plec_container_locate(file, offset, user, p);
+}
+
+void plec_container_locator(struct plec_locator *out, struct plec_container *container) {
+    *out = (struct plec_locator){locate, container};
 }

@@ -75,6 +75,18 @@ PLEC_MUST_USE enum plec_status plec_container_bind(struct plec_bound_layer *out,
                                                    struct plec_error *err);
 void plec_bound_layer_close(struct plec_bound_layer *bound);
 
+/* The files that hold the weights, numbered from 0 for the life of the container. Paths are views.
+ */
+uint32_t plec_container_n_files(const struct plec_container *container);
+const char *plec_container_file_path(const struct plec_container *container, uint32_t file);
+/* The file that holds the byte at p, a view of a bound layer, and the byte's offset in it. False
+ * for bytes that are in no file, such as those in plec_bound_layer.owned. */
+bool plec_container_locate(uint32_t *file, uint64_t *offset, struct plec_container *container,
+                           const uint8_t *p);
+/* The same as a locator for plec_extent_map_open (host/extent.h). */
+struct plec_locator;
+void plec_container_locator(struct plec_locator *out, struct plec_container *container);
+
 #ifdef __cplusplus
 }
 #endif

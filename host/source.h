@@ -1,4 +1,4 @@
-/* source.h: what a container is made of: one kind of source behind five functions. A new kind adds
+/* source.h: what a container is made of: one kind of source behind seven functions. A new kind adds
  * a file source_<kind>.c with an open function declared here and a line in container.c.
  *
  * The container owns the state an open returned and closes it once. Layer numbers are the source's
@@ -8,6 +8,7 @@
 #define PLEC_HOST_SOURCE_H
 
 #include "host/container.h"
+#include "host/file_table.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,10 @@ struct plec_source_ops {
      * *out, so what was put into out->owned may stay there. */
     enum plec_status (*bind)(struct plec_bound_layer *out, void *state, size_t i,
                              struct plec_error *err);
+    /* The files whose bytes bound layers view, numbered from 0 for the life of the state. A file is
+     * unmapped or mapped for good. May be called beside bind. */
+    size_t (*n_files)(const void *state);
+    void (*file)(struct plec_open_file *out, void *state, size_t i);
 };
 
 struct plec_source {

@@ -118,8 +118,18 @@ static enum plec_status bind(struct plec_bound_layer *out, void *state, size_t i
     return PLEC_OK;
 }
 
+static size_t n_files(const void *state) {
+    (void)state;
+    return 1;
+}
+
+static void file_view(struct plec_open_file *out, void *state, size_t i) {
+    struct lyrw_source *source = state;
+    plec_store_file_at(out, &source->store, i);
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_LYRW, close_lyrw, n_layers, layer_info, bind,
+    PLEC_CONTAINER_LYRW, close_lyrw, n_layers, layer_info, bind, n_files, file_view,
 };
 
 static enum plec_status open_file(struct lyrw_source *source, struct plec_error *err) {

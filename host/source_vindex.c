@@ -47,8 +47,18 @@ static enum plec_status bind(struct plec_bound_layer *out, void *state, size_t i
     return plec_vindex_bind_dense(out, vindex, &vindex->moe.dense[i - n_moe], err);
 }
 
+static size_t n_files(const void *state) {
+    const struct plec_vindex *vindex = state;
+    return vindex->store.n_files;
+}
+
+static void file_view(struct plec_open_file *out, void *state, size_t i) {
+    struct plec_vindex *vindex = state;
+    plec_store_file_at(out, &vindex->store, i);
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_VINDEX, close_vindex, n_layers, layer_info, bind,
+    PLEC_CONTAINER_VINDEX, close_vindex, n_layers, layer_info, bind, n_files, file_view,
 };
 
 enum plec_status plec_source_open_vindex(struct plec_source *out, const char *path,

@@ -73,6 +73,13 @@ enum plec_status plec_store_get(const struct plec_segment **out, struct plec_sto
                      key);
 }
 
+void plec_store_file_at(struct plec_open_file *out, struct plec_store *store, size_t i) {
+    const struct plec_store_file *file = &store->files[i];
+    pthread_mutex_lock(&store->lock);
+    *out = (struct plec_open_file){file->path, file->mapping.data, file->mapping.size};
+    pthread_mutex_unlock(&store->lock);
+}
+
 void plec_store_close(struct plec_store *store) {
     if (store->files == NULL) return;
     for (size_t i = 0; i < store->n_files; i++) {

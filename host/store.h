@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "host/file_table.h"
 #include "lyrw/mapping.h"
 #include "lyrw/segment.h"
 
@@ -41,6 +42,8 @@ PLEC_MUST_USE enum plec_status plec_store_add(struct plec_store *store, const ch
 PLEC_MUST_USE enum plec_status plec_store_get(const struct plec_segment **out,
                                               struct plec_store *store, const char *key,
                                               struct plec_error *err);
+/* File i < n_files by its path, with its bytes once they are mapped. */
+void plec_store_file_at(struct plec_open_file *out, struct plec_store *store, size_t i);
 /* Accepts a zeroed store. */
 void plec_store_close(struct plec_store *store);
 
