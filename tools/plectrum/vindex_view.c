@@ -25,23 +25,6 @@ static enum plec_status survey_files(struct plec_vindex_view *view, struct plec_
     return status;
 }
 
-enum plec_status plec_vindex_view_open(struct plec_vindex_view *out, const char *path,
-                                       struct plec_error *err) {
-    memset(out, 0, sizeof *out);
-    enum plec_status status = plec_vindex_open(&out->vindex, path, NULL, &out->findings, err);
-    if (status == PLEC_OK) status = survey_files(out, err);
-    if (status != PLEC_OK) plec_vindex_view_close(out);
-    return status;
-}
-
-void plec_vindex_view_close(struct plec_vindex_view *view) {
-    free(view->files);
-    free(view->keys);
-    plec_findings_clear(&view->findings);
-    plec_vindex_close(&view->vindex);
-    memset(view, 0, sizeof *view);
-}
-
 static const struct plec_file_view *file_of(const struct plec_vindex_view *view, const char *key) {
     const struct plec_index *index = &view->vindex.index;
     return &view->files[plec_index_find_segment(index, key) - index->segments];
@@ -97,7 +80,7 @@ static bool bank_complete(struct plec_vindex_view *view, const struct plec_moe_b
            plec_programme_match(&missing, programme, found.schemas, found.bank->n_schemas) >= 0;
 }
 
-bool plec_vindex_view_complete(struct plec_vindex_view *view) {
+static bool all_complete(struct plec_vindex_view *view) {
     const struct plec_moe *moe = &view->vindex.moe;
     for (size_t i = 0; i < moe->n_layers; i++)
         if (!bank_complete(view, &moe->layers[i].routed, PLEC_BANK_ROUTED) ||
@@ -106,7 +89,27 @@ bool plec_vindex_view_complete(struct plec_vindex_view *view) {
     return true;
 }
 
-enum plec_fidelity plec_vindex_view_authority(struct plec_vindex_view *view,
+enum plec_status plec_vindex_view_open(struct plec_vindex_view *out, const char *path,
+                                       struct plec_error *err) {
+    memset(out, 0, sizeof *out);
+    enum plec_status status = plec_vindex_open(&out->vindex, path, NULL, &out->findings, err);
+    if (status == PLEC_OK) status = survey_files(out, err);
+    if (status == PLEC_OK)
+        out->complete = all_complete(out);
+    else
+        plec_vindex_view_close(out);
+    return status;
+}
+
+void plec_vindex_view_close(struct plec_vindex_view *view) {
+    free(view->files);
+    free(view->keys);
+    plec_findings_clear(&view->findings);
+    plec_vindex_close(&view->vindex);
+    memset(view, 0, sizeof *view);
+}
+
+enum plec_fidelity plec_vindex_view_authority(const struct plec_vindex_view *view,
                                               const struct plec_resolved_profile *profile) {
-    return plec_profile_authority(profile, plec_vindex_view_complete(view), false);
+    return plec_profile_authority(profile, view->complete, false);
 }

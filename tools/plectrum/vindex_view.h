@@ -23,6 +23,7 @@ struct plec_vindex_view {
     struct plec_findings findings; /* what refuses the container as a whole */
     struct plec_file_view *files;  /* [vindex.index.n_segments], in the index's order */
     const char **keys;             /* [vindex.index.n_segments], room to resolve a storage */
+    bool complete; /* every region that a layer's programme needs is there, in all layers */
 };
 
 /* One bank of a layer, as far as its files tell. */
@@ -43,11 +44,8 @@ void plec_vindex_view_close(struct plec_vindex_view *view);
 void plec_vindex_view_bank(struct plec_bank_view *out, struct plec_vindex_view *view,
                            const char *storage, enum plec_bank_kind kind);
 
-/* Whether every region that a layer's programme needs is there, in all layers. */
-bool plec_vindex_view_complete(struct plec_vindex_view *view);
-
 /* The authority a declared profile earns. */
-enum plec_fidelity plec_vindex_view_authority(struct plec_vindex_view *view,
+enum plec_fidelity plec_vindex_view_authority(const struct plec_vindex_view *view,
                                               const struct plec_resolved_profile *profile);
 
 #ifdef __cplusplus
