@@ -1,13 +1,9 @@
 #include "lyrw/gguf_write.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "lyrw/atomic_file.h"
 #include "lyrw/cursor.h"
 
 /* Bytes that grow; `failed` sticks. */
@@ -30,12 +26,10 @@ struct plec_gguf_writer {
     struct plec_error fault;
     bool faulty;
 
-    int fd; /* -1: not begun */
-    char *path, *temporary;
+    struct plec_atomic_file file;
     uint64_t header_bytes;
     uint32_t current;       /* the tensor being filled */
     uint64_t current_bytes; /* of it so far */
-    uint64_t position;      /* in the file */
 };
 
 /* -- buffers and errors ---------------------------------------------------------------------- */
@@ -91,6 +85,14 @@ static enum plec_status report(struct plec_gguf_writer *writer, struct plec_erro
     return writer->fault.code;
 }
 
+/* Keeps a fault that has been told elsewhere. */
+static enum plec_status fail_with(struct plec_gguf_writer *writer, const struct plec_error *fault,
+                                  struct plec_error *err) {
+    if (!writer->faulty) writer->fault = *fault;
+    writer->faulty = true;
+    return report(writer, err);
+}
+
 /* A fault to keep, unless one is kept already. */
 static struct plec_error *fault_of(struct plec_gguf_writer *writer) {
     if (writer->faulty) return NULL;
@@ -103,7 +105,6 @@ static struct plec_error *fault_of(struct plec_gguf_writer *writer) {
 struct plec_gguf_writer *plec_gguf_writer_new(uint32_t alignment) {
     struct plec_gguf_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) return NULL;
-    writer->fd = -1;
     writer->alignment = alignment;
     if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > PLEC_GGUF_MAX_ALIGNMENT)
         plec_fail(fault_of(writer), PLEC_BAD_INPUT, "BadAlignment",
@@ -311,136 +312,74 @@ enum plec_status plec_gguf_writer_spans(const struct plec_gguf_span **spans, siz
 
 /* -- the file -------------------------------------------------------------------------------- */
 
-static enum plec_status fail_io(struct plec_gguf_writer *writer, const char *what,
-                                struct plec_error *err) {
-    int why = errno;
-    plec_fail(fault_of(writer), PLEC_IO, "WriteFailed", "%s: %s: %s", writer->path, what,
-              strerror(why));
-    return report(writer, err);
-}
-
-static enum plec_status put_bytes(struct plec_gguf_writer *writer, const void *bytes, uint64_t n,
-                                  struct plec_error *err) {
-    const uint8_t *p = bytes;
-    while (n > 0) {
-        size_t piece = n > (UINT64_C(1) << 30) ? (size_t)1 << 30 : (size_t)n;
-        ssize_t wrote = write(writer->fd, p, piece);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return fail_io(writer, "write", err);
-        p += wrote;
-        n -= (uint64_t)wrote;
-        writer->position += (uint64_t)wrote;
-    }
-    return PLEC_OK;
-}
-
-static enum plec_status put_zeros(struct plec_gguf_writer *writer, uint64_t n,
-                                  struct plec_error *err) {
-    static const uint8_t zeros[4096];
-    enum plec_status status = PLEC_OK;
-    while (n > 0 && status == PLEC_OK) {
-        uint64_t piece = n < sizeof zeros ? n : sizeof zeros;
-        status = put_bytes(writer, zeros, piece, err);
-        n -= piece;
-    }
-    return status;
+/* Writes at a place; a failure sticks. */
+static enum plec_status write_at(struct plec_gguf_writer *writer, uint64_t at, const void *bytes,
+                                 uint64_t n_bytes, struct plec_error *err) {
+    struct plec_error fault;
+    enum plec_status status = plec_atomic_file_write(&writer->file, at, bytes, n_bytes, &fault);
+    return status == PLEC_OK ? PLEC_OK : fail_with(writer, &fault, err);
 }
 
 enum plec_status plec_gguf_writer_begin(struct plec_gguf_writer *writer, const char *path,
                                         struct plec_error *err) {
     enum plec_status status = make_header(writer, err);
     if (status != PLEC_OK) return status;
-    size_t n = strlen(path) + 16;
-    writer->path = strdup(path);
-    writer->temporary = malloc(n);
-    if (writer->path == NULL || writer->temporary == NULL) {
-        plec_fail(fault_of(writer), PLEC_NO_MEMORY, "OutOfMemory", "a path");
-        return report(writer, err);
-    }
-    snprintf(writer->temporary, n, "%s.tmp-XXXXXX", path);
-    writer->fd = mkstemp(writer->temporary);
-    if (writer->fd < 0) {
-        writer->temporary[0] = '\0'; /* nothing to remove */
-        return fail_io(writer, "create", err);
-    }
-    if (fchmod(writer->fd, 0644) != 0) return fail_io(writer, "set the mode", err);
-    return put_bytes(writer, writer->header.data, writer->header.size, err);
+    struct plec_error fault;
+    status = plec_atomic_file_open(&writer->file, path, &fault);
+    if (status != PLEC_OK) return fail_with(writer, &fault, err);
+    return write_at(writer, 0, writer->header.data, writer->header.size, err);
 }
 
-/* Moves past tensors that are full (or empty), padding up to the start of the next. */
-static enum plec_status move_on(struct plec_gguf_writer *writer, struct plec_error *err) {
+/* Moves past tensors that are full, or empty from the start. What is never written between two of
+ * them are the zeros of the padding. */
+static void move_on(struct plec_gguf_writer *writer) {
     while (writer->current < writer->n_tensors &&
            writer->current_bytes == extent_of(writer, writer->current)->n_bytes) {
         writer->current++;
         writer->current_bytes = 0;
-        if (writer->current == writer->n_tensors) break;
-        uint64_t start = writer->header_bytes + extent_of(writer, writer->current)->offset;
-        enum plec_status status = put_zeros(writer, start - writer->position, err);
-        if (status != PLEC_OK) return status;
     }
-    return PLEC_OK;
 }
 
 enum plec_status plec_gguf_writer_data(struct plec_gguf_writer *writer, const void *bytes,
                                        uint64_t n_bytes, struct plec_error *err) {
     enum plec_status status = report(writer, err);
-    if (status == PLEC_OK) status = move_on(writer, err);
     if (status != PLEC_OK) return status;
-    uint64_t left = writer->current == writer->n_tensors
-                        ? 0
-                        : extent_of(writer, writer->current)->n_bytes - writer->current_bytes;
+    move_on(writer);
+    bool full = writer->current == writer->n_tensors;
+    uint64_t left = full ? 0 : extent_of(writer, writer->current)->n_bytes - writer->current_bytes;
     if (n_bytes > left) {
         plec_fail(fault_of(writer), PLEC_BAD_INPUT, "TooMuchData",
                   "tensor %u takes %llu more bytes, given %llu", writer->current,
                   (unsigned long long)left, (unsigned long long)n_bytes);
         return report(writer, err);
     }
+    if (n_bytes == 0) return PLEC_OK;
+    uint64_t at = writer->header_bytes + extent_of(writer, writer->current)->offset;
+    at += writer->current_bytes;
     writer->current_bytes += n_bytes;
-    return put_bytes(writer, bytes, n_bytes, err);
-}
-
-static enum plec_status sync_folder(struct plec_gguf_writer *writer, struct plec_error *err) {
-    char *folder = strdup(writer->path);
-    if (folder == NULL) return fail_io(writer, "sync the folder", err);
-    char *slash = strrchr(folder, '/');
-    if (slash == folder) slash++;
-    if (slash != NULL) *slash = '\0';
-    int fd = open(slash == NULL ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    if (fd < 0) return fail_io(writer, "open the folder", err);
-    /* Some file systems have nothing to sync in a folder and say so with EINVAL. */
-    int failed = fsync(fd) != 0 && errno != EINVAL;
-    close(fd);
-    return failed ? fail_io(writer, "sync the folder", err) : PLEC_OK;
+    return write_at(writer, at, bytes, n_bytes, err);
 }
 
 enum plec_status plec_gguf_writer_finish(struct plec_gguf_writer *writer, bool header_only,
                                          struct plec_error *err) {
     enum plec_status status = report(writer, err);
-    if (status == PLEC_OK && !header_only) status = move_on(writer, err);
     if (status != PLEC_OK) return status;
     bool untouched = writer->current == 0 && writer->current_bytes == 0;
+    move_on(writer);
     if (header_only ? !untouched : writer->current != writer->n_tensors) {
         plec_fail(fault_of(writer), PLEC_BAD_INPUT, header_only ? "TooMuchData" : "TooLittleData",
                   "tensor %u has %llu bytes", writer->current,
                   (unsigned long long)writer->current_bytes);
         return report(writer, err);
     }
-    if (fsync(writer->fd) != 0) return fail_io(writer, "sync", err);
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0) return fail_io(writer, "close", err);
-    if (rename(writer->temporary, writer->path) != 0) return fail_io(writer, "rename", err);
-    writer->temporary[0] = '\0';
-    return sync_folder(writer, err);
+    struct plec_error fault;
+    status = plec_atomic_file_commit(&writer->file, &fault);
+    return status == PLEC_OK ? PLEC_OK : fail_with(writer, &fault, err);
 }
 
 void plec_gguf_writer_free(struct plec_gguf_writer *writer) {
     if (writer == NULL) return;
-    if (writer->fd >= 0) close(writer->fd);
-    if (writer->temporary != NULL && writer->temporary[0] != '\0') unlink(writer->temporary);
-    free(writer->path);
-    free(writer->temporary);
+    if (writer->file.open) plec_atomic_file_abort(&writer->file);
     free(writer->keys.data);
     free(writer->infos.data);
     free(writer->header.data);

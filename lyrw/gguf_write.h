@@ -72,7 +72,7 @@ PLEC_MUST_USE enum plec_status plec_gguf_writer_spans(const struct plec_gguf_spa
                                                       struct plec_gguf_writer *writer,
                                                       struct plec_error *err);
 
-/* Writes the header to a temporary name beside path. PLEC_IO with the reason. */
+/* Writes the header to a temporary name beside path (lyrw/atomic_file.h). PLEC_IO. */
 PLEC_MUST_USE enum plec_status plec_gguf_writer_begin(struct plec_gguf_writer *writer,
                                                       const char *path, struct plec_error *err);
 /* The next n bytes of weights: pieces fill tensor after tensor; padding is put between them. A

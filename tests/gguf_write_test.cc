@@ -191,7 +191,10 @@ TEST(GgufWrite, BadRequestsAreRefused) {
     EXPECT_EQ(plec_gguf_writer_header(&bytes, &n_bytes, writer.get(), &err), PLEC_BAD_INPUT);
     EXPECT_STREQ(err.name, "BadTensor");
     Writer nowhere = sketch_writer(64);
-    EXPECT_EQ(plec_gguf_writer_begin(nowhere.get(), "/nonexistent/x.gguf", &err), PLEC_IO);
+    TempDir dir;
+    plec_test::write_file(dir.path("file"), "x", 1);
+    EXPECT_EQ(plec_gguf_writer_begin(nowhere.get(), dir.path("file/x.gguf").c_str(), &err),
+              PLEC_IO);
 }
 
 TEST(GgufModel, HeaderOfSevenBillionWeightsAddsUp) {
