@@ -107,8 +107,9 @@ enum plec_gating {
 /* What the selection key starts from, before selection_bias is added. */
 enum plec_select_on { PLEC_SELECT_ON_SCORES, PLEC_SELECT_ON_LOGITS, PLEC_SELECT_ON_SIGMOID };
 
-/* z = weight . x + bias;  p = gating(z);  key = p (or z) + selection_bias;  ids = the top_k largest
- * keys, ties to the lower id;  w = p of the chosen;  normalise;  * scale;  * expert_scale. */
+/* r = x, or rmsnorm(x) / sqrt(input_dim) * input_scale with input_norm;  z = weight . r + bias;
+ * p = gating(z);  key = p (or z) + selection_bias;  ids = the top_k largest keys, ties to the lower
+ * id;  w = p of the chosen;  normalise;  * scale;  * expert_scale. */
 struct plec_router {
     uint32_t n_experts, top_k; /* top_k: experts a token in all */
     enum plec_gating gating;
@@ -127,6 +128,9 @@ struct plec_router {
     const float *bias; /* [n_experts] or NULL */
     const float *selection_bias; /* [n_experts] or NULL */
     const float *expert_scale;   /* [n_experts] or NULL */
+    bool input_norm;             /* RMSNorm without a gain, then / sqrt(input_dim) (gemma4) */
+    double input_eps;            /* of that norm */
+    const float *input_scale;    /* [input_dim] multiplied into the normed input, or NULL: 1 */
 };
 
 struct plec_layer {

@@ -18,10 +18,15 @@ extern "C" {
 double plec_reference_combine(const struct plec_expert_maths *maths, bool has_gate, double g,
                               double u);
 
-/* Logits of one token: z [n_experts] f64 = weight . x + bias, x [input_dim] f32. row
- * [weight.cols] f64: scratch. */
+/* Logits of one token: z [n_experts] f64 = weight . r + bias, r made of x [input_dim] f32 as
+ * struct plec_router says. row [weight.cols] f64: scratch. */
 void plec_reference_logits(double *z, const struct plec_router *router, const float *x,
                            double *row);
+
+/* The two halves of that, for callers that decode a row once for many tokens: the row of an expert
+ * with the input's scale in it, and what a token's product with it is multiplied by. */
+void plec_reference_router_row(double *row, const struct plec_router *router, uint32_t expert);
+double plec_reference_input_factor(const struct plec_router *router, const float *x);
 
 /* Routes one token from its logits. ids [top_k] best key first, weights [top_k] f64, scratch
  * [plec_reference_route_scratch] f64. Softmax without a selection bias orders by logit, which is

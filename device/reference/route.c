@@ -5,14 +5,31 @@
 #include "device/reference/parts.h"
 #include "device/reference/reference.h"
 
+double plec_reference_input_factor(const struct plec_router *router, const float *x) {
+    double sum = 0, n = router->input_dim;
+    if (!router->input_norm) return 1;
+    for (uint32_t i = 0; i < router->input_dim; i++)
+        sum += (double)x[i] * x[i];
+    return 1 / sqrt(sum / n + router->input_eps) / sqrt(n);
+}
+
+void plec_reference_router_row(double *row, const struct plec_router *router, uint32_t expert) {
+    plec_matrix_row_f64(row, &router->weight, expert);
+    if (!router->input_norm || router->input_scale == NULL) return;
+    for (uint32_t i = 0; i < router->input_dim; i++)
+        row[i] *= router->input_scale[i];
+}
+
 void plec_reference_logits(double *z, const struct plec_router *router, const float *x,
                            double *row) {
     assert(router->input_dim <= router->weight.cols);
+    double factor = plec_reference_input_factor(router, x);
     for (uint32_t e = 0; e < router->n_experts; e++) {
-        plec_matrix_row_f64(row, &router->weight, e);
+        plec_reference_router_row(row, router, e);
         double sum = 0;
         for (uint32_t i = 0; i < router->input_dim; i++)
             sum += row[i] * x[i];
+        sum *= factor;
         z[e] = router->bias != NULL ? sum + router->bias[e] : sum;
     }
 }
