@@ -29,6 +29,8 @@ static const struct {
     open_fn *open;
 } by_magic[] = {
     {"LYRW", plec_source_open_lyrw},
+    {"GGUF", plec_source_open_gguf},
+    {"TZ2W", plec_source_open_tezw},
 };
 
 const char *plec_container_kind_name(enum plec_container_kind kind) {
@@ -46,8 +48,17 @@ static bool ends_with(const char *text, const char *suffix) {
     return length >= n && strcmp(text + length - n, suffix) == 0;
 }
 
-/* The source of a file by its first bytes; a file named .lyrw is one, so that a cut or overwritten
- * header is told as what it is. */
+/* File names that say what a cut or overwritten header no longer does. */
+static const struct {
+    const char *suffix;
+    open_fn *open;
+} by_name[] = {
+    {".lyrw", plec_source_open_lyrw},
+    {".gguf", plec_source_open_gguf},
+    {".tezw", plec_source_open_tezw},
+};
+
+/* The source of a file by its first bytes, else by its name. */
 static enum plec_status choose_by_magic(open_fn **out, const char *path, struct plec_error *err) {
     char magic[MAGIC_BYTES + 1] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -61,13 +72,14 @@ static enum plec_status choose_by_magic(open_fn **out, const char *path, struct 
             *out = by_magic[i].open;
             return PLEC_OK;
         }
-    if (ends_with(path, ".lyrw")) {
-        *out = plec_source_open_lyrw;
-        return PLEC_OK;
-    }
+    for (size_t i = 0; i < sizeof by_name / sizeof by_name[0]; i++)
+        if (ends_with(path, by_name[i].suffix)) {
+            *out = by_name[i].open;
+            return PLEC_OK;
+        }
     return plec_fail_at(err, PLEC_MALFORMED, "UnknownContainer", 0,
                         "%s: neither a folder with index.json nor a file that starts with a known "
-                        "magic (LYRW); it starts with %02x %02x %02x %02x",
+                        "magic (LYRW, GGUF, TZ2W); it starts with %02x %02x %02x %02x",
                         path, (unsigned char)magic[0], (unsigned char)magic[1],
                         (unsigned char)magic[2], (unsigned char)magic[3]);
 }
@@ -111,7 +123,7 @@ enum plec_status plec_container_open(struct plec_container **out, const char *pa
                                      struct plec_error *err) {
     static const struct plec_container_options defaults;
     *out = NULL;
-    open_fn *open_source;
+    open_fn *open_source = NULL;
     enum plec_status status = choose(&open_source, path, err);
     if (status != PLEC_OK) return status;
     struct plec_container *container = calloc(1, sizeof *container);

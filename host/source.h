@@ -41,6 +41,12 @@ PLEC_MUST_USE enum plec_status plec_source_open_vindex(struct plec_source *out, 
 PLEC_MUST_USE enum plec_status plec_source_open_lyrw(struct plec_source *out, const char *path,
                                                      const struct plec_container_options *options,
                                                      struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_source_open_gguf(struct plec_source *out, const char *path,
+                                                     const struct plec_container_options *options,
+                                                     struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_source_open_tezw(struct plec_source *out, const char *path,
+                                                     const struct plec_container_options *options,
+                                                     struct plec_error *err);
 
 #ifdef __cplusplus
 }

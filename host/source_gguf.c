@@ -1,0 +1,88 @@
+/* A GGUF file or split set: every block with experts or a dense MLP is a layer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/gguf_bind.h"
+#include "host/source.h"
+
+struct gguf_source {
+    struct plec_gguf_set set;
+    struct plec_gguf_model model;
+};
+
+static void close_gguf(void *state) {
+    struct gguf_source *source = state;
+    plec_gguf_model_close(&source->model);
+    plec_gguf_set_close(&source->set);
+    free(source);
+}
+
+static size_t n_layers(const void *state) {
+    return ((const struct gguf_source *)state)->model.n_blocks;
+}
+
+/* The width of the vectors a layer reads, by the tensors, unchecked. */
+static uint64_t hidden_size(const struct plec_gguf_layer *layer) {
+    enum plec_gguf_family family = layer->block->dense ? PLEC_GGUF_DENSE : PLEC_GGUF_ROUTED;
+    if (layer->router != NULL) return layer->router->ne[0];
+    if (layer->latent_down != NULL) return layer->latent_down->ne[0];
+    for (unsigned part = 0; part < PLEC_GGUF_DOWN; part++)
+        if (layer->mlp[family][part][PLEC_GGUF_WEIGHT] != NULL)
+            return layer->mlp[family][part][PLEC_GGUF_WEIGHT]->ne[0];
+    return 0;
+}
+
+static uint32_t clip(uint64_t value) {
+    return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static void layer_info(struct plec_layer_info *out, const void *state, size_t i) {
+    const struct plec_gguf_model *model = &((const struct gguf_source *)state)->model;
+    const struct plec_gguf_block *block = &model->blocks[i];
+    struct plec_gguf_layer layer;
+    plec_gguf_layer_find(&layer, model, block);
+    out->layer = block->number;
+    out->dense = block->dense;
+    out->hidden_size = clip(hidden_size(&layer));
+    out->n_experts = block->dense ? 1 : clip(plec_gguf_layer_n_experts(&layer));
+    out->top_k = block->dense ? 1 : 0;
+    if (!block->dense) {
+        if (model->settings.given >> PLEC_SET_TOP_K & 1)
+            out->top_k = model->settings.top_k;
+        else
+            (void)plec_gguf_model_count(&out->top_k, model, "expert_used_count", block->number);
+        out->n_shared = plec_gguf_layer_has(&layer, PLEC_GGUF_SHARED) ? 1 : 0;
+    }
+    out->programme = plec_gguf_programme(&layer);
+    out->storage = block->prefix;
+}
+
+static enum plec_status bind(struct plec_bound_layer *out, void *state, size_t i,
+                             struct plec_error *err) {
+    struct gguf_source *source = state;
+    return plec_gguf_bind(out, &source->model, (uint32_t)i, err);
+}
+
+static const struct plec_source_ops ops = {
+    PLEC_CONTAINER_GGUF, close_gguf, n_layers, layer_info, bind,
+};
+
+enum plec_status plec_source_open_gguf(struct plec_source *out, const char *path,
+                                       const struct plec_container_options *options,
+                                       struct plec_error *err) {
+    if (options->profile != NULL)
+        return plec_fail(err, PLEC_MISSING, "UndeclaredProfile",
+                         "%s: profile %s: a GGUF file declares no profiles", path,
+                         options->profile);
+    struct gguf_source *source = calloc(1, sizeof *source);
+    if (source == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
+    struct plec_gguf_model_options model = {options->architecture, options->set, options->log};
+    enum plec_status status = plec_gguf_set_open(&source->set, path, PLEC_GGUF_RUN, err);
+    if (status == PLEC_OK) status = plec_gguf_model_open(&source->model, &source->set, &model, err);
+    if (status != PLEC_OK) {
+        close_gguf(source);
+        return status;
+    }
+    *out = (struct plec_source){&ops, source};
+    return PLEC_OK;
+}
