@@ -26,15 +26,19 @@ static void dot_lanes(double *sums, const double *row, const float *x, uint32_t 
 void plec_router_logits(double *z, const struct plec_router *router, const float *x,
                         uint32_t n_tokens, double *row) {
     uint32_t width = router->input_dim;
-    double sums[LANES];
+    double sums[LANES], factors[PLEC_ROUTER_BATCH];
+    for (uint32_t t = 0; t < n_tokens; t++)
+        factors[t] = plec_reference_input_factor(router, x + (size_t)t * width);
     for (uint32_t e = 0; e < router->n_experts; e++) {
-        plec_matrix_row_f64(row, &router->weight, e);
+        plec_reference_router_row(row, router, e);
         for (uint32_t t = 0; t < n_tokens; t += LANES) {
             uint32_t n = n_tokens - t < LANES ? n_tokens - t : LANES;
             dot_lanes(sums, row, x + (size_t)t * width, n, width);
-            for (uint32_t i = 0; i < n; i++)
+            for (uint32_t i = 0; i < n; i++) {
+                double product = sums[i] * factors[t + i];
                 z[(size_t)(t + i) * router->n_experts + e] =
-                    router->bias != NULL ? sums[i] + router->bias[e] : sums[i];
+                    router->bias != NULL ? product + router->bias[e] : product;
+            }
         }
     }
 }

@@ -63,8 +63,17 @@ static enum plec_status bind(struct plec_bound_layer *out, void *state, size_t i
     return plec_gguf_bind(out, &source->model, (uint32_t)i, err);
 }
 
+static size_t n_files(const void *state) {
+    return ((const struct gguf_source *)state)->set.n_shards;
+}
+
+static void file_view(struct plec_open_file *out, void *state, size_t i) {
+    const struct plec_gguf_shard *shard = &((const struct gguf_source *)state)->set.shards[i];
+    *out = (struct plec_open_file){shard->path, shard->mapping.data, shard->mapping.size};
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_GGUF, close_gguf, n_layers, layer_info, bind,
+    PLEC_CONTAINER_GGUF, close_gguf, n_layers, layer_info, bind, n_files, file_view,
 };
 
 enum plec_status plec_source_open_gguf(struct plec_source *out, const char *path,

@@ -1,13 +1,14 @@
 /* A TEZW file: the SwiGLU of each layer is a dense layer, its f64 weights read where they lie.
  * wgate goes through silu, wval is what it multiplies. Source: docs/format.md "TEZW". */
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "host/source.h"
 #include "lyrw/mapping.h"
 #include "lyrw/tezw.h"
 
 struct tezw_source {
+    char *path;
     struct plec_mapping mapping;
     struct plec_tezw file;
 };
@@ -15,6 +16,7 @@ struct tezw_source {
 static void close_tezw(void *state) {
     struct tezw_source *source = state;
     plec_mapping_close(&source->mapping);
+    free(source->path);
     free(source);
 }
 
@@ -64,9 +66,28 @@ static enum plec_status bind(struct plec_bound_layer *out, void *state, size_t i
     return PLEC_OK;
 }
 
+static size_t n_files(const void *state) {
+    (void)state;
+    return 1;
+}
+
+static void file_view(struct plec_open_file *out, void *state, size_t i) {
+    const struct tezw_source *source = state;
+    (void)i;
+    *out = (struct plec_open_file){source->path, source->mapping.data, source->mapping.size};
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_TEZW, close_tezw, n_layers, layer_info, bind,
+    PLEC_CONTAINER_TEZW, close_tezw, n_layers, layer_info, bind, n_files, file_view,
 };
+
+static enum plec_status open_file(struct tezw_source *source, struct plec_error *err) {
+    enum plec_status status = plec_mapping_open(&source->mapping, source->path, err);
+    if (status != PLEC_OK) return status;
+    status = plec_tezw_parse(&source->file, source->mapping.data, source->mapping.size, err);
+    if (status != PLEC_OK) plec_error_context(err, "%s", source->path);
+    return status;
+}
 
 enum plec_status plec_source_open_tezw(struct plec_source *out, const char *path,
                                        const struct plec_container_options *options,
@@ -77,11 +98,10 @@ enum plec_status plec_source_open_tezw(struct plec_source *out, const char *path
                          path);
     struct tezw_source *source = calloc(1, sizeof *source);
     if (source == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
-    enum plec_status status = plec_mapping_open(&source->mapping, path, err);
-    if (status == PLEC_OK) {
-        status = plec_tezw_parse(&source->file, source->mapping.data, source->mapping.size, err);
-        if (status != PLEC_OK) plec_error_context(err, "%s", path);
-    }
+    source->path = strdup(path);
+    enum plec_status status = source->path != NULL
+                                  ? open_file(source, err)
+                                  : plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
     if (status != PLEC_OK) {
         close_tezw(source);
         return status;

@@ -76,6 +76,26 @@ TEST(ReferenceRoute, LogitsAreDoubleSumsPlusBias) {
     EXPECT_EQ(z[1], 4e8 + 5 - 6e8 + 0.25);
 }
 
+TEST(ReferenceRoute, NormedInputIsRmsNormOverRootOfTheWidthTimesItsScale) {
+    const std::vector<float> weight = {1, -2, 0.5f, 3, 0.25f, 1}, x = {3, -4, 12},
+                             scale = {2, 0.5f, -1}, bias = {1, -1};
+    plec_router router = plain(PLEC_GATING_SOFTMAX, 2, 1);
+    router.input_dim = 3;
+    router.weight = {PLEC_FORMAT_F32, 2, 3, reinterpret_cast<const uint8_t *>(weight.data()),
+                     nullptr};
+    router.input_norm = true;
+    router.input_eps = 0.5;
+    double z[2], row[3], factor = 1 / std::sqrt(169.0 / 3 + 0.5) / std::sqrt(3.0);
+    plec_reference_logits(z, &router, x.data(), row);
+    EXPECT_NEAR(z[0], factor * 17, 1e-14);
+    EXPECT_NEAR(z[1], factor * 20, 1e-14);
+    router.input_scale = scale.data();
+    router.bias = bias.data();
+    plec_reference_logits(z, &router, x.data(), row);
+    EXPECT_NEAR(z[0], factor * 4 + 1, 1e-14);
+    EXPECT_NEAR(z[1], factor * 5.5 - 1, 1e-14);
+}
+
 TEST(ReferenceRoute, EachGatingWeighsByItsFormula) {
     std::vector<double> z = {0.5, -1, 2, 0};
     double all = std::exp(0.5) + std::exp(-1) + std::exp(2) + 1;

@@ -57,10 +57,15 @@ struct Routing {
     std::unique_ptr<bool[]> unrouted;
 };
 
-TEST(Router, LogitsAreTheReferencesBitForBit) {
+void expect_logits_of_the_reference(bool normed) {
+    std::mt19937 random(5);
+    Floats scale = noise(random, 37, 1);
     for (uint32_t n_tokens : {1u, 7u, 8u, 9u, 64u}) {
         Routing r(13, 37, 2, n_tokens);
-        const plec_router &router = r.layer.layer.router;
+        plec_router &router = r.layer.layer.router;
+        router.input_norm = normed;
+        router.input_eps = 1e-3;
+        router.input_scale = normed ? scale.data() : nullptr;
         Doubles z(size_t(n_tokens) * 13), expected(13), row(37);
         plec_router_logits(z.data(), &router, r.x.data(), n_tokens, row.data());
         for (uint32_t t = 0; t < n_tokens; t++) {
@@ -70,6 +75,14 @@ TEST(Router, LogitsAreTheReferencesBitForBit) {
                 << n_tokens << " tokens, token " << t;
         }
     }
+}
+
+TEST(Router, LogitsAreTheReferencesBitForBit) {
+    expect_logits_of_the_reference(false);
+}
+
+TEST(Router, LogitsOfANormedInputAreTheReferencesBitForBit) {
+    expect_logits_of_the_reference(true);
 }
 
 TEST(Router, RoutesEachTokenAsTheReferenceAcrossBatches) {

@@ -18,15 +18,19 @@ static const struct plec_cli_command command = {
                 "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
                 "    [--check] [--tolerance X] [--json]",
     .description =
-        "Opens a container (a bank directory, a .lyrw file), binds layer N, routes the tokens and "
-        "runs their experts. The input is the hidden state after the norm that precedes the "
+        "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
+        "GGUF), "
+        "binds layer N, routes the tokens and runs their experts. The input is the hidden state "
+        "after the norm that precedes the "
         "feed-forward part, [tokens, hidden size]; the output is the sum of the routed and shared "
         "experts, without the residual.\n\n"
         "Arrays are .npy files in C order: f32 or f16 for --input and --router-input, i32 for "
         "--ids and --tokens, f32 for --weights; results are f32 and i32.\n\n"
         "The container's router chooses the experts unless --ids and --weights do: arrays "
         "[tokens, slots], each slot a term of the sum. A layer whose container holds no router "
-        "needs them.\n\n"
+        "needs them. Some routers of GGUF files read another vector than the experts "
+        "(--router-input: for gemma4 the attention output before its norm, for smallthinker the "
+        "block's input), and some layers of deepseek4 choose by token id (--tokens).\n\n"
         "A token with a NaN in its hidden state or its scores is named, its row of the output is "
         "NaN, the other rows are right, and the exit status is 3.",
     .exit_status = "0  done\n"
