@@ -206,7 +206,7 @@ static enum plec_status read_scale(const float **out, const struct building *b,
     enum plec_status status =
         plec_gguf_expect_vector(tensor, b->bank->n_entries, 1, "experts", b->err);
     if (status == PLEC_OK)
-        status = plec_gguf_floats(out, b->arena, b->layer->model, tensor, b->err);
+        status = plec_gguf_tensor_f32(out, b->arena, b->layer->model, tensor, b->err);
     for (uint32_t e = 0; status == PLEC_OK && e < b->bank->n_entries; e++)
         if ((*out)[e] == 0 || !isfinite((*out)[e])) {
             char name[PLEC_VIEW_TEXT_MAX];

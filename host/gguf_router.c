@@ -100,7 +100,8 @@ static enum plec_status bind_per_expert(const float **out, struct plec_bound_lay
     if (tensor == NULL) return PLEC_OK;
     enum plec_status status =
         plec_gguf_expect_vector(tensor, bound->layer.router.n_experts, 1, "experts", err);
-    return status == PLEC_OK ? plec_gguf_floats(out, &bound->owned, model, tensor, err) : status;
+    return status == PLEC_OK ? plec_gguf_tensor_f32(out, &bound->owned, model, tensor, err)
+                             : status;
 }
 
 static enum plec_status check_biases(const struct plec_gguf_layer *layer,
@@ -155,7 +156,7 @@ static enum plec_status bind_input(struct plec_bound_layer *out, struct plec_ggu
     enum plec_status status =
         plec_gguf_expect_vector(layer->router_scale, router->input_dim, 1, "input", err);
     if (status != PLEC_OK) return status;
-    return plec_gguf_floats(&router->input_scale, &out->owned, model, layer->router_scale, err);
+    return plec_gguf_tensor_f32(&router->input_scale, &out->owned, model, layer->router_scale, err);
 }
 
 /* -- experts by token id ---------------------------------------------------------------------- */

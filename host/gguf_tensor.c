@@ -117,9 +117,10 @@ enum plec_status plec_gguf_matrix(struct plec_matrix *out, const struct plec_ggu
     return status;
 }
 
-enum plec_status plec_gguf_floats(const float **out, struct plec_arena *arena,
-                                  const struct plec_gguf_model *model,
-                                  const struct plec_gguf_tensor *tensor, struct plec_error *err) {
+enum plec_status plec_gguf_tensor_f32(const float **out, struct plec_arena *arena,
+                                      const struct plec_gguf_model *model,
+                                      const struct plec_gguf_tensor *tensor,
+                                      struct plec_error *err) {
     struct plec_matrix matrix;
     enum plec_status status = plec_gguf_matrix(&matrix, model, tensor, err);
     if (status != PLEC_OK) return status;

@@ -40,10 +40,10 @@ uint64_t plec_gguf_matrix_bytes(const struct plec_gguf_tensor *tensor);
 
 /* All elements of a small tensor as f32: a view where it is f32 and aligned, else decoded into the
  * arena. */
-PLEC_MUST_USE enum plec_status plec_gguf_floats(const float **out, struct plec_arena *arena,
-                                                const struct plec_gguf_model *model,
-                                                const struct plec_gguf_tensor *tensor,
-                                                struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_gguf_tensor_f32(const float **out, struct plec_arena *arena,
+                                                    const struct plec_gguf_model *model,
+                                                    const struct plec_gguf_tensor *tensor,
+                                                    struct plec_error *err);
 
 #ifdef __cplusplus
 }
