@@ -45,6 +45,14 @@ TEST(Cli, EveryCommandHasAWholeHelpPage) {
             ASSERT_NE(found, std::string::npos) << name << " lacks " << section;
             at = found;
         }
+        std::string statuses = page.out.substr(page.out.find("\nEXIT STATUS\n"));
+        size_t last = 0;
+        for (const char *status : {"\n    0  ", "\n    2  ", "\n    4  "}) {
+            size_t place = statuses.find(status);
+            ASSERT_NE(place, std::string::npos) << name << statuses;
+            EXPECT_GT(place, last) << name;
+            last = place;
+        }
         std::istringstream lines(page.out);
         for (std::string line; std::getline(lines, line);)
             EXPECT_LE(line.size(), 100u) << name << ": " << line;

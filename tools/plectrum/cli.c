@@ -220,7 +220,6 @@ int plec_cli_parse(struct plec_cli *cli, int argc, char **argv) {
         if (leave != PLEC_CLI_GO_ON) return leave;
     }
     if (cli->n_operands < cli->command->min_operands)
-        return plec_cli_usage(cli->command, "%s: an argument is missing: plectrum %s",
-                              cli->command->name, cli->command->synopsis);
+        return plec_cli_usage(cli->command, "%s: an argument is missing", cli->command->name);
     return PLEC_CLI_GO_ON;
 }

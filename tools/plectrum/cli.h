@@ -51,9 +51,9 @@ struct plec_cli_option {
 struct plec_cli_command {
     const char *name;        /* "inspect" */
     const char *summary;     /* after the name, no full stop */
-    const char *synopsis;    /* lines, each without "plectrum " */
+    const char *synopsis;    /* lines without "plectrum "; a continued line begins with spaces */
     const char *description; /* paragraphs */
-    const char *exit_status; /* what this command's 1 and 3 mean, or NULL */
+    const char *exit_status; /* lines "0  ...", "1  ...", "3  ..."; NULL: "0  done" */
     const char *examples;    /* lines "$ plectrum ..." and what they give */
     size_t min_operands, max_operands;
 };

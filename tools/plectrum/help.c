@@ -44,10 +44,11 @@ static void print_paragraphs(const char *text, int indent) {
     }
 }
 
+/* prefix: what stands before every line that is not indented itself. */
 static void print_lines(const char *text, const char *prefix) {
     while (*text != '\0') {
         size_t length = strcspn(text, "\n");
-        printf("%*s%s%.*s\n", TEXT_INDENT, "", length > 0 ? prefix : "", (int)length, text);
+        printf("%*s%s%.*s\n", TEXT_INDENT, "", text[0] == ' ' ? "" : prefix, (int)length, text);
         text += length;
         if (*text == '\n') text++;
     }
@@ -63,6 +64,19 @@ static void print_options(const struct plec_cli *cli) {
     printf("%*s--help\n%*sPrint this page.\n", TEXT_INDENT, "", OPTION_INDENT, "");
 }
 
+/* The command's own statuses and those of every command, in order. */
+static void print_exit_status(const char *own) {
+    static const char usage[] = "2  the command line is wrong\n";
+    static const char machine[] =
+        "4  the machine could not: memory, input/output, a device not built or absent\n";
+    const char *input = strstr(own, "\n3 ");
+    int before = input == NULL ? (int)strlen(own) : (int)(input - own);
+    char text[1024];
+    snprintf(text, sizeof text, "%.*s\n%s%s%s%s", before, own, usage,
+             input == NULL ? "" : input + 1, input == NULL ? "" : "\n", machine);
+    print_lines(text, "");
+}
+
 void plec_help_print(const struct plec_cli *cli) {
     const struct plec_cli_command *command = cli->command;
     printf("NAME\n    plectrum %s - %s\n\nSYNOPSIS\n", command->name, command->summary);
@@ -72,12 +86,7 @@ void plec_help_print(const struct plec_cli *cli) {
     puts("\nOPTIONS");
     print_options(cli);
     puts("\nEXIT STATUS");
-    if (command->exit_status != NULL)
-        print_lines(command->exit_status, "");
-    else
-        puts("    0  done");
-    puts("    2  the command line is wrong");
-    puts("    4  the machine could not: memory, input/output, a device not built or absent");
+    print_exit_status(command->exit_status != NULL ? command->exit_status : "0  done");
     puts("\nEXAMPLES");
     print_lines(command->examples, "");
 }

@@ -30,7 +30,12 @@ static const struct plec_cli_command command = {
         "  unknown [names of tags]\n"
         "pair_id is null when unpaired, defined_len (the bytes that shape and format imply) null "
         "when the format is unknown; regions is empty without --entries. A region that does not "
-        "resolve has \"error\" in place of offset and length.",
+        "resolve has \"error\" in place of offset and length. Of a container:\n"
+        "  kind, bytes, index {version, model, ...}, layers [{layer, input_space,\n"
+        "  router, transforms, routed, shared, routed_output_norm, control}],\n"
+        "  dense, profiles [{name, authority, selections}], variants, segments\n"
+        "  [{key, count, bytes, regions, missing, overlaps, extent, error}],\n"
+        "  regions (each with its segment), unknown, findings [{name, text}]",
     .exit_status = "0  done; remarks (unknown tags, trailing bytes) do not change it\n"
                    "1  bytes are missing, or claimed twice\n"
                    "3  PATH is unreadable, or not what it says it is",
