@@ -4,47 +4,56 @@
 
 #include "device/reference/reference.h"
 
-/* Tokens that one pass over a row serves: as many independent sums as hide an addition's latency.
- */
-enum { LANES = 8 };
+/* Rows that are summed side by side: as many independent sums as hide an addition's latency. */
+enum { ROWS = 4 };
 
-/* z [n] of expert `expert` for n <= LANES neighbouring tokens. */
-static void dot_lanes(double *sums, const double *row, const float *x, uint32_t n, uint32_t width) {
-    for (uint32_t t = 0; t < n; t++)
-        sums[t] = 0;
-    if (n == LANES) {
-        for (uint32_t i = 0; i < width; i++)
-            for (uint32_t t = 0; t < LANES; t++)
-                sums[t] += row[i] * x[(size_t)t * width + i];
-        return;
+/* sums [ROWS] = rows [ROWS, stride] . x [width], each in the order of x. */
+static void dot_rows(double *sums, const double *rows, size_t stride, const float *x,
+                     uint32_t width) {
+    const double *a = rows, *b = a + stride, *c = b + stride, *d = c + stride;
+    double sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        double value = x[i];
+        sum_a += a[i] * value;
+        sum_b += b[i] * value;
+        sum_c += c[i] * value;
+        sum_d += d[i] * value;
     }
-    for (uint32_t t = 0; t < n; t++)
-        for (uint32_t i = 0; i < width; i++)
-            sums[t] += row[i] * x[(size_t)t * width + i];
+    sums[0] = sum_a;
+    sums[1] = sum_b;
+    sums[2] = sum_c;
+    sums[3] = sum_d;
+}
+
+size_t plec_router_rows_scratch(const struct plec_router *router) {
+    return (size_t)ROWS * router->weight.cols;
 }
 
 void plec_router_logits(double *z, const struct plec_router *router, const float *x,
-                        uint32_t n_tokens, double *row) {
-    uint32_t width = router->input_dim;
-    double sums[LANES], factors[PLEC_ROUTER_BATCH];
-    for (uint32_t t = 0; t < n_tokens; t++)
-        factors[t] = plec_reference_input_factor(router, x + (size_t)t * width);
-    for (uint32_t e = 0; e < router->n_experts; e++) {
-        plec_reference_router_row(row, router, e);
-        for (uint32_t t = 0; t < n_tokens; t += LANES) {
-            uint32_t n = n_tokens - t < LANES ? n_tokens - t : LANES;
-            dot_lanes(sums, row, x + (size_t)t * width, n, width);
-            for (uint32_t i = 0; i < n; i++) {
-                double product = sums[i] * factors[t + i];
-                z[(size_t)(t + i) * router->n_experts + e] =
-                    router->bias != NULL ? product + router->bias[e] : product;
+                        uint32_t n_tokens, double *rows) {
+    size_t n_experts = router->n_experts, stride = router->weight.cols;
+    double sums[ROWS], factors[PLEC_ROUTER_BATCH];
+    for (size_t t = 0; t < n_tokens; t++)
+        factors[t] = plec_reference_input_factor(router, x + t * router->input_dim);
+    for (size_t first = 0; first < n_experts; first += ROWS) {
+        size_t n = n_experts - first < ROWS ? n_experts - first : ROWS;
+        /* A last, partial block sums its last row again: the excess is dropped. */
+        for (size_t r = 0; r < ROWS; r++)
+            plec_reference_router_row(rows + r * stride, router,
+                                      (uint32_t)(first + (r < n ? r : n - 1)));
+        for (size_t t = 0; t < n_tokens; t++) {
+            dot_rows(sums, rows, stride, x + t * router->input_dim, router->input_dim);
+            for (size_t r = 0; r < n; r++) {
+                double product = sums[r] * factors[t];
+                z[t * n_experts + first + r] =
+                    router->bias != NULL ? product + router->bias[first + r] : product;
             }
         }
     }
 }
 
 size_t plec_router_scratch(const struct plec_router *router) {
-    return (size_t)PLEC_ROUTER_BATCH * router->n_experts + router->weight.cols +
+    return (size_t)PLEC_ROUTER_BATCH * router->n_experts + plec_router_rows_scratch(router) +
            plec_reference_route_scratch(router);
 }
 
@@ -97,14 +106,14 @@ static enum plec_status route_one(const struct plec_routing_args *args, uint32_t
 enum plec_status plec_router_route(const struct plec_routing_args *args, struct plec_error *err) {
     const struct plec_router *router = &args->layer->layer.router;
     double *z = args->scratch;
-    double *row = z + (size_t)PLEC_ROUTER_BATCH * router->n_experts;
-    double *scratch = row + router->weight.cols;
+    double *rows = z + (size_t)PLEC_ROUTER_BATCH * router->n_experts;
+    double *scratch = rows + plec_router_rows_scratch(router);
     enum plec_status first = check_token_ids(args, err);
     if (first != PLEC_OK) return first;
     for (uint32_t start = 0; start < args->n_tokens; start += PLEC_ROUTER_BATCH) {
         uint32_t left = args->n_tokens - start;
         uint32_t n = left < PLEC_ROUTER_BATCH ? left : PLEC_ROUTER_BATCH;
-        plec_router_logits(z, router, args->x + (size_t)start * router->input_dim, n, row);
+        plec_router_logits(z, router, args->x + (size_t)start * router->input_dim, n, rows);
         for (uint32_t i = 0; i < n; i++) {
             enum plec_status status = route_one(args, start + i, z + (size_t)i * router->n_experts,
                                                 scratch, first == PLEC_OK ? err : NULL);

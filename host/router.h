@@ -39,10 +39,11 @@ PLEC_MUST_USE enum plec_status plec_router_check_ids(const int32_t *ids, uint32_
                                                      uint32_t n_slots, uint32_t n_experts,
                                                      struct plec_error *err);
 
-/* z [n_tokens, n_experts] f64, the logits of n_tokens <= PLEC_ROUTER_BATCH. row [columns of
- * the weight] f64: scratch. Bit for bit plec_reference_logits of each token. */
+/* z [n_tokens, n_experts] f64, the logits of n_tokens <= PLEC_ROUTER_BATCH. rows: scratch of
+ * plec_router_rows_scratch doubles. Bit for bit plec_reference_logits of each token. */
 void plec_router_logits(double *z, const struct plec_router *router, const float *x,
-                        uint32_t n_tokens, double *row);
+                        uint32_t n_tokens, double *rows);
+size_t plec_router_rows_scratch(const struct plec_router *router);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -50,6 +49,16 @@ std::string line_with(const std::string &text, const std::string &start) {
     return "";
 }
 
+/* The word (letters and digits) that follows `start` in a text; "" when it does not occur. */
+std::string word_after(const std::string &text, const std::string &start) {
+    size_t at = text.find(start);
+    if (at == std::string::npos) return "";
+    size_t end = at += start.size();
+    while (end < text.size() && isalnum(static_cast<unsigned char>(text[end])))
+        end++;
+    return text.substr(at, end - at);
+}
+
 /* The name our reader gives to what the report beside a container says about opening it. */
 std::string name_of_open_error(const std::string &report) {
     static const std::pair<const char *, const char *> names[] = {
@@ -63,9 +72,8 @@ std::string name_of_open_error(const std::string &report) {
         {"Unsatisfiable", "Unsatisfiable"},
         {"system container", "SystemContainer"},
     };
-    std::smatch defect;
-    if (std::regex_search(report, defect, std::regex("manifest defects: ([A-Za-z]+)")))
-        return defect[1];
+    std::string defect = word_after(report, "manifest defects: ");
+    if (!defect.empty()) return defect;
     for (const auto &[text, name] : names)
         if (report.find(text) != std::string::npos) return name;
     return "?";
@@ -85,10 +93,13 @@ std::string expected_bind(const std::string &container, const std::string &repor
     auto stricter = STRICTER.find(container);
     if (stricter != STRICTER.end() && stricter->second.count(layer))
         return stricter->second.at(layer);
-    std::smatch defect;
-    std::regex pattern("defect ([A-Za-z]+) layer=" + std::to_string(layer) + "\\b");
-    if (!std::regex_search(report, defect, pattern)) return "";
-    return defect[1] == "Storage" ? "StorageUndeclared" : defect[1].str();
+    std::stringstream lines(report);
+    for (std::string line; std::getline(lines, line);) {
+        std::string defect = word_after(line, "  defect ");
+        bool ours = word_after(line, " layer=") == std::to_string(layer);
+        if (!defect.empty() && ours) return defect == "Storage" ? "StorageUndeclared" : defect;
+    }
+    return "";
 }
 
 class Fixture : public testing::TestWithParam<std::string> {};

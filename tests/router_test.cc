@@ -60,21 +60,25 @@ struct Routing {
 void expect_logits_of_the_reference(bool normed) {
     std::mt19937 random(5);
     Floats scale = noise(random, 37, 1);
-    for (uint32_t n_tokens : {1u, 7u, 8u, 9u, 64u}) {
-        Routing r(13, 37, 2, n_tokens);
-        plec_router &router = r.layer.layer.router;
-        router.input_norm = normed;
-        router.input_eps = 1e-3;
-        router.input_scale = normed ? scale.data() : nullptr;
-        Doubles z(size_t(n_tokens) * 13), expected(13), row(37);
-        plec_router_logits(z.data(), &router, r.x.data(), n_tokens, row.data());
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            plec_reference_logits(expected.data(), &router, r.x.data() + size_t(t) * 37,
-                                  row.data());
-            EXPECT_EQ(memcmp(expected.data(), z.data() + size_t(t) * 13, 13 * sizeof(double)), 0)
-                << n_tokens << " tokens, token " << t;
+    for (uint32_t n_experts : {1u, 3u, 4u, 13u})
+        for (uint32_t n_tokens : {1u, 7u, 64u}) {
+            Routing r(n_experts, 37, 1, n_tokens);
+            plec_router &router = r.layer.layer.router;
+            router.input_norm = normed;
+            router.input_eps = 1e-3;
+            router.input_scale = normed ? scale.data() : nullptr;
+            Doubles z(size_t(n_tokens) * n_experts), expected(n_experts);
+            Doubles rows(plec_router_rows_scratch(&router), NOT_A_NUMBER);
+            plec_router_logits(z.data(), &router, r.x.data(), n_tokens, rows.data());
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                plec_reference_logits(expected.data(), &router, r.x.data() + size_t(t) * 37,
+                                      rows.data());
+                EXPECT_EQ(memcmp(expected.data(), z.data() + size_t(t) * n_experts,
+                                 n_experts * sizeof(double)),
+                          0)
+                    << n_experts << " experts, token " << t << " of " << n_tokens;
+            }
         }
-    }
 }
 
 TEST(Router, LogitsAreTheReferencesBitForBit) {

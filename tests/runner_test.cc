@@ -551,6 +551,94 @@ TEST(Runner, AProfileReadsItsOwnFiles) {
     EXPECT_EQ(run(path, nullptr), run(path, "exact"));
 }
 
+/* NMSE of the CPU's output against the reference's on one input and routing. */
+double cpu_against_reference(const std::string &path, plec_forward_args args, uint32_t hidden) {
+    std::vector<float> out[2];
+    for (int i = 0; i < 2; i++) {
+        Runner r(path, on(DEVICES[i]));
+        if (r.status != PLEC_OK) return std::numeric_limits<double>::infinity();
+        out[i].assign(size_t(args.n_tokens) * hidden, NAN_F32);
+        args.out = out[i].data();
+        plec_error err = {};
+        EXPECT_EQ(plec_runner_forward(r.runner, &args, &err), PLEC_OK) << path << err.message;
+    }
+    return nmse(out[1], std::vector<double>(out[0].begin(), out[0].end()));
+}
+
+std::vector<float> waves(size_t n) {
+    std::vector<float> x(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i) + 0.3));
+    return x;
+}
+
+TEST(Runner, ALayerWithEveryPartEqualsTheReference) {
+    BankDirectory dir;
+    BankFile latent = gated_bank();
+    latent.input = latent.output = 5;
+    latent.schemas = {matrix(PLEC_ROLE_GATE, 6, 5), matrix(PLEC_ROLE_UP, 6, 5),
+                      matrix(PLEC_ROLE_DOWN, 5, 6), matrix(PLEC_ROLE_BIAS, 1, 6),
+                      matrix(PLEC_ROLE_BIAS, 1, 6), matrix(PLEC_ROLE_BIAS, 1, 5)};
+    dir.add("routed/layer_000", latent);
+    dir.set("input_space", "\"latent\"");
+    dir.set("routed_bank/programme", "\"latent-moe-v1\"");
+    dir.set("transforms", R"({"routed_input": "in", "routed_output": "out"})");
+    dir.set("routed_output_norm", "\"norm\"");
+    dir.set("router", R"({ "scores": "r", "activation": "sigmoid",
+        "selection": { "kind": "grouped_top_k", "k": 1, "groups": 2 },
+        "post": { "renormalise": true, "gate_bias": "b", "route_scale": 1.5 } })");
+    dir.add_shared(gated_bank(PLEC_BANK_SHARED, 3));
+    dir.add_control({matrix(PLEC_ROLE_ROUTER_WEIGHT, 4, 8), matrix(PLEC_ROLE_SELECTION_BIAS, 1, 4),
+                     matrix(PLEC_ROLE_ROUTER_BIAS, 1, 4), matrix(PLEC_ROLE_EXPERT_SCALE, 1, 4),
+                     matrix(PLEC_ROLE_GATE_SCALE, 1, 4), matrix(PLEC_ROLE_UP_SCALE, 1, 4),
+                     matrix(PLEC_ROLE_DOWN_SCALE, 1, 4), matrix(PLEC_ROLE_SHARED_GATE, 1, 8),
+                     matrix(PLEC_ROLE_LATENT_IN, 5, 8), matrix(PLEC_ROLE_LATENT_OUT, 8, 5),
+                     matrix(PLEC_ROLE_ROUTED_OUTPUT_NORM, 1, 5)});
+    std::string path = dir.write();
+    std::vector<float> x = waves(16 * 8);
+    plec_forward_args args = {};
+    args.n_tokens = 16;
+    args.hidden = x.data();
+    EXPECT_LT(cpu_against_reference(path, args, 8), 1e-9);
+    args.routed_only = true;
+    EXPECT_LT(cpu_against_reference(path, args, 8), 1e-9);
+    dir.set("plectrum/router", R"({ "gating": "softmax", "weight_on": "input" })");
+    path = dir.write();
+    EXPECT_LT(cpu_against_reference(path, args, 8), 1e-9);
+}
+
+TEST(Runner, EveryRunnableLoneFileEqualsTheReference) {
+    int n_run = 0;
+    for (const char *folder : {"lyrw", "lyrw/odd"})
+        for (const std::string &name : list_folder(data_path(folder), ".lyrw")) {
+            std::string path = data_path(std::string(folder) + "/" + name + ".lyrw");
+            plec_container *container = nullptr;
+            ASSERT_EQ(plec_container_open(&container, path.c_str(), nullptr, nullptr), PLEC_OK);
+            plec_layer_info info = {};
+            plec_bound_layer bound = {};
+            if (plec_container_n_layers(container) > 0)
+                plec_container_layer_info(&info, container, 0);
+            bool runs = plec_container_bind(&bound, container, info.layer, nullptr) == PLEC_OK;
+            if (runs) plec_bound_layer_close(&bound);
+            plec_container_close(container);
+            if (!runs) continue;
+            std::vector<float> x = waves(size_t(3) * info.hidden_size);
+            auto last = static_cast<int32_t>(info.n_experts) - 1;
+            std::vector<int32_t> ids = {0, last, last, 0, last / 2, 0};
+            std::vector<float> weights = {0.5f, 0.25f, 1, -1, 0.125f, 2};
+            plec_forward_args args = {};
+            args.layer = info.layer;
+            args.n_tokens = 3;
+            args.hidden = x.data();
+            args.ids = ids.data();
+            args.weights = weights.data();
+            args.n_slots = 2;
+            EXPECT_LT(cpu_against_reference(path, args, info.hidden_size), 1e-9) << path;
+            n_run++;
+        }
+    EXPECT_GE(n_run, 17);
+}
+
 TEST(Runner, EightThreadsGetTheirOwnOutputs) {
     Case c("run01_sigmoid_two_segments");
     Runner r(c.path, on(PLEC_RUN_CPU));

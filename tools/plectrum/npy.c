@@ -253,8 +253,9 @@ enum plec_status plec_npy_write(const char *path, enum plec_npy_type type, const
     FILE *file = fopen(path, "wb");
     if (file == NULL)
         return plec_fail(err, PLEC_IO, "CannotWrite", "%s: %s", path, strerror(errno));
-    bool written = fwrite(header, 1, sizeof header, file) == sizeof header &&
-                   fwrite(values, types[type].n_bytes, n_values, file) == n_values;
+    bool written =
+        fwrite(header, 1, sizeof header, file) == sizeof header &&
+        (n_values == 0 || fwrite(values, types[type].n_bytes, n_values, file) == n_values);
     int reason = errno;
     if (fclose(file) != 0 && written) {
         written = false;
