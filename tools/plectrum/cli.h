@@ -58,7 +58,7 @@ struct plec_cli_command {
     size_t min_operands, max_operands;
 };
 
-enum { PLEC_CLI_OPERANDS_MAX = 4 };
+enum { PLEC_CLI_OPERANDS_MAX = 64 };
 
 struct plec_cli {
     const struct plec_cli_command *command;

@@ -53,7 +53,7 @@ static uint64_t hash_item(void *user, size_t i) {
 
 /* Experts that get lines of their own: along ne[2] of a tensor that has several and whole rows. */
 static uint64_t experts_apart(const struct plec_gguf_tensor *tensor, bool experts) {
-    uint64_t n = experts && tensor->flags == 0 ? plec_tensor_experts(tensor) : 0;
+    uint64_t n = experts && tensor->flags == 0 ? plec_tensor_experts_apart(tensor) : 0;
     return n > 1 ? n : 0;
 }
 

@@ -9,6 +9,12 @@ uint64_t plec_tensor_experts(const struct plec_gguf_tensor *tensor) {
     return tensor->ne[2] * tensor->ne[3]; /* their product was checked when the file was read */
 }
 
+uint64_t plec_tensor_experts_apart(const struct plec_gguf_tensor *tensor) {
+    enum { EXPERTS_MAX = 65536, SLAB_BYTES_MIN = 64 };
+    uint64_t n = plec_tensor_experts(tensor);
+    return n > 1 && n <= EXPERTS_MAX && tensor->n_bytes / n >= SLAB_BYTES_MIN ? n : 1;
+}
+
 /* "name:3:7": the numbers behind the name; how many there are, at most two. Cuts `text`. */
 static unsigned cut_numbers(char *text, uint64_t numbers[2]) {
     unsigned n = 0;

@@ -22,6 +22,10 @@ struct plec_slab {
 /* Experts of a tensor: what lies along ne[2] (and ne[3]); 1 for a matrix or a vector. */
 uint64_t plec_tensor_experts(const struct plec_gguf_tensor *tensor);
 
+/* The same where each can be told of on its own: 1 for tensors cut in more than 65536, or in slabs
+ * of less than 64 bytes, so that what is kept for each stays within the size of the file. */
+uint64_t plec_tensor_experts_apart(const struct plec_gguf_tensor *tensor);
+
 /* Finds it and checks that its bytes can be used. A tensor whose whole name is given is taken
  * before the name is cut at a colon. PLEC_MISSING "NoSuchTensor", "NoSuchExpert", "NoSuchRow", and
  * the statuses of plec_gguf_use_tensor. */

@@ -4,15 +4,19 @@
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
 #include "tools/plectrum/json_stream.h"
+#include "tools/plectrum/path_kind.h"
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/units.h"
+#include "tools/plectrum/verify_model.h"
 
 static const struct plec_cli_command command = {
     .name = "verify",
     .summary = "check everything that can be checked without running",
     .synopsis = "verify [--hash] [--scan] [--json] PATH",
     .description =
-        "PATH is a .lyrw file or a VINDEX3 container directory. Checked of every file: tables, "
+        "PATH is a .lyrw file, a VINDEX3 container directory, a GGUF file or any file of a split "
+        "set, "
+        "or a TEZW file. Checked of every file: tables, "
         "alignment, overlaps, lengths against shape and format, pairs, segments, reserved bits, "
         "bytes that belong to nothing. Of a container also: the manifest against the files (layer "
         "numbers, expert counts, widths, roles of the programme), segments that must tile their "
@@ -112,6 +116,16 @@ static int judge(const struct plec_container_report *report) {
     return report->findings.n_defects > 0 ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
 }
 
+static enum plec_status verify_path(struct plec_container_report *report, const char *path,
+                                    const struct plec_container_verify_options *options,
+                                    struct plec_error *err) {
+    switch (plec_path_kind_of(path)) {
+    case PLEC_PATH_GGUF: return plec_gguf_verify(report, path, options, err);
+    case PLEC_PATH_TEZW: return plec_tezw_verify(report, path, options, err);
+    default: return plec_container_verify(report, path, options, err);
+    }
+}
+
 int plec_command_verify(int argc, char **argv) {
     struct plec_container_verify_options o = {0};
     bool as_json = false;
@@ -133,7 +147,7 @@ int plec_command_verify(int argc, char **argv) {
     o.user = &watch;
     struct plec_container_report report;
     struct plec_error err;
-    enum plec_status status = plec_container_verify(&report, cli.operands[0], &o, &err);
+    enum plec_status status = verify_path(&report, cli.operands[0], &o, &err);
     plec_progress_end(&watch.progress);
     if (status != PLEC_OK) return plec_cli_error(&err);
     bool written = true;
