@@ -63,8 +63,8 @@ static enum plec_status check_token_ids(const struct plec_routing_args *args,
     for (uint32_t t = 0; layer->token_table != NULL && t < args->n_tokens; t++)
         if (args->token_ids[t] < 0 || (uint32_t)args->token_ids[t] >= layer->n_token_ids)
             return plec_fail(err, PLEC_BAD_INPUT, "BadTokenId",
-                             "token %u: its id is %d, the layer knows ids from 0 to %u", t,
-                             args->token_ids[t], layer->n_token_ids - 1);
+                             "token %u: its id is %d, the layer knows ids from 0 to %u",
+                             args->first_token + t, args->token_ids[t], layer->n_token_ids - 1);
     return PLEC_OK;
 }
 
@@ -99,7 +99,7 @@ static enum plec_status route_one(const struct plec_routing_args *args, uint32_t
         ids[j] = 0;
         weights[j] = NAN;
     }
-    if (status != PLEC_OK) plec_error_context(err, "token %u", t);
+    if (status != PLEC_OK) plec_error_context(err, "token %u", args->first_token + t);
     return status;
 }
 
@@ -123,12 +123,13 @@ enum plec_status plec_router_route(const struct plec_routing_args *args, struct 
     return first;
 }
 
-enum plec_status plec_router_check_ids(const int32_t *ids, uint32_t n_tokens, uint32_t n_slots,
-                                       uint32_t n_experts, struct plec_error *err) {
-    for (size_t i = 0; i < (size_t)n_tokens * n_slots; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= n_experts)
+enum plec_status plec_router_check_ids(const struct plec_router_given *given,
+                                       struct plec_error *err) {
+    for (size_t i = 0; i < (size_t)given->n_tokens * given->n_slots; i++)
+        if (given->ids[i] < 0 || (uint32_t)given->ids[i] >= given->n_experts)
             return plec_fail(err, PLEC_BAD_INPUT, "BadExpertId",
                              "token %zu slot %zu: id %d, the layer has experts 0 to %u",
-                             i / n_slots, i % n_slots, ids[i], n_experts - 1);
+                             given->first_token + i / given->n_slots, i % given->n_slots,
+                             given->ids[i], given->n_experts - 1);
     return PLEC_OK;
 }

@@ -18,6 +18,7 @@ enum { PLEC_ROUTER_BATCH = 64 };
 struct plec_routing_args {
     const struct plec_bound_layer *layer;
     uint32_t n_tokens;
+    uint32_t first_token;     /* number of the first one, for messages */
     const float *x;           /* [n_tokens, router.input_dim] f32: what the router reads */
     const int32_t *token_ids; /* [n_tokens], for a layer with a token table; else NULL */
     int32_t *ids;             /* out [n_tokens, top_k]; 0 for a token that cannot be routed */
@@ -33,10 +34,14 @@ size_t plec_router_scratch(const struct plec_router *router);
 PLEC_MUST_USE enum plec_status plec_router_route(const struct plec_routing_args *args,
                                                  struct plec_error *err);
 
-/* Refuses a caller's id outside [0, n_experts): PLEC_BAD_INPUT "BadExpertId" naming token, slot and
- * id. ids: [n_tokens, n_slots]. */
-PLEC_MUST_USE enum plec_status plec_router_check_ids(const int32_t *ids, uint32_t n_tokens,
-                                                     uint32_t n_slots, uint32_t n_experts,
+/* A caller's routing. */
+struct plec_router_given {
+    const int32_t *ids; /* [n_tokens, n_slots] */
+    uint32_t n_tokens, n_slots, n_experts;
+    uint32_t first_token; /* number of the first one, for messages */
+};
+/* Refuses an id outside [0, n_experts): PLEC_BAD_INPUT "BadExpertId" naming token, slot and id. */
+PLEC_MUST_USE enum plec_status plec_router_check_ids(const struct plec_router_given *given,
                                                      struct plec_error *err);
 
 /* z [n_tokens, n_experts] f64, the logits of n_tokens <= PLEC_ROUTER_BATCH. rows: scratch of

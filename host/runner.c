@@ -202,8 +202,13 @@ static enum plec_status check_routing(const struct plec_runner *runner,
                          "the routing has %u slots a token, the runner takes 1 to %u",
                          args->n_slots, runner->max_slots);
     if (args->ids != NULL)
-        return plec_router_check_ids(args->ids, args->n_tokens, args->n_slots,
-                                     layer->layer.router.n_experts, err);
+        return plec_router_check_ids(
+            &(struct plec_router_given){.ids = args->ids,
+                                        .n_tokens = args->n_tokens,
+                                        .n_slots = args->n_slots,
+                                        .n_experts = layer->layer.router.n_experts,
+                                        .first_token = args->first_token},
+            err);
     if (layer->routing_required)
         return plec_fail(err, PLEC_BAD_INPUT, "RoutingRequired",
                          "the container holds no router weights: give ids and weights");
@@ -257,8 +262,9 @@ static enum plec_status take_routing(struct plec_runner *runner,
             runner->unrouted[t] = true;
             if (status == PLEC_OK)
                 status = plec_fail(err, PLEC_BAD_INPUT, "NanScores",
-                                   "token %zu: the caller's weight of slot %zu is %g", t,
-                                   i - t * args->n_slots, (double)args->weights[i]);
+                                   "token %zu: the caller's weight of slot %zu is %g",
+                                   args->first_token + t, i - t * args->n_slots,
+                                   (double)args->weights[i]);
         }
     }
     return status;
@@ -288,6 +294,7 @@ static enum plec_status route(struct plec_runner *runner, uint32_t *n_slots,
     *n_slots = layer->layer.router.top_k;
     struct plec_routing_args routing = {.layer = layer,
                                         .n_tokens = args->n_tokens,
+                                        .first_token = args->first_token,
                                         .x = args->router_input != NULL ? args->router_input
                                                                         : runner->x,
                                         .token_ids = args->token_ids,
@@ -346,7 +353,8 @@ static enum plec_status settle_unrouted(struct plec_runner *runner,
         if (!runner->unrouted[t] && i == hidden_size) continue;
         if (!told && !runner->unrouted[t])
             routed = plec_fail(err, PLEC_BAD_INPUT, "NanScores",
-                               "token %zu: value %zu of its hidden state is NaN", t, i);
+                               "token %zu: value %zu of its hidden state is NaN",
+                               args->first_token + t, i);
         told = true;
         runner->unrouted[t] = true;
         memset(x, 0, hidden_size * sizeof *x);

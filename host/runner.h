@@ -38,7 +38,9 @@ enum plec_element { PLEC_ELEMENT_F32, PLEC_ELEMENT_F16, PLEC_ELEMENT_BF16 };
 
 struct plec_forward_args {
     uint32_t layer;
-    uint32_t n_tokens; /* 0 is a no-op */
+    uint32_t n_tokens;    /* 0 is a no-op */
+    uint32_t first_token; /* number of the first one in what the caller runs in parts: messages
+                             count from it */
     enum plec_element hidden_type;
     const void *hidden; /* [n_tokens, hidden_size], host, after the norm that precedes the FFN */
     const float *router_input; /* [n_tokens, hidden_size] f32 where the router reads another

@@ -156,15 +156,19 @@ TEST(Router, TokenTableGivesTheIdsAndScoresTheWeights) {
 TEST(Router, CallersIdsAreCheckedByTokenSlotAndId) {
     std::vector<int32_t> ids = {0, 3, 3, 3, 1, 2};
     plec_error err = {};
-    EXPECT_EQ(plec_router_check_ids(ids.data(), 3, 2, 4, &err), PLEC_OK);
+    plec_router_given given = {ids.data(), 3, 2, 4, 0};
+    EXPECT_EQ(plec_router_check_ids(&given, &err), PLEC_OK);
     for (int32_t bad : {-1, 4, INT32_MAX, INT32_MIN}) {
         ids[3] = bad;
-        ASSERT_EQ(plec_router_check_ids(ids.data(), 3, 2, 4, &err), PLEC_BAD_INPUT);
+        ASSERT_EQ(plec_router_check_ids(&given, &err), PLEC_BAD_INPUT);
         EXPECT_STREQ(err.name, "BadExpertId");
         EXPECT_NE(std::string(err.message).find("token 1 slot 1: id " + std::to_string(bad)),
                   std::string::npos)
             << err.message;
     }
+    given.first_token = 40;
+    ASSERT_EQ(plec_router_check_ids(&given, &err), PLEC_BAD_INPUT);
+    EXPECT_NE(std::string(err.message).find("token 41 slot 1"), std::string::npos) << err.message;
 }
 
 /* --- what a manifest says, as rules ----------------------------------------------------------- */

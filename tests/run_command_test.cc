@@ -238,6 +238,35 @@ TEST(RunCommand, NanInputNamesItsTokenAndWritesTheOtherRows) {
     }
 }
 
+TEST(RunCommand, ManyTokensRunInStepsAndKeepTheirNumbers) {
+    TempDir dir;
+    const uint64_t n = 530;
+    std::vector<float> x = read_npy(case_path("x.npy")).f32(), many;
+    for (uint64_t t = 0; t < n; t++)
+        many.insert(many.end(), x.begin() + (t % 6) * 64, x.begin() + (t % 6 + 1) * 64);
+    std::string input = save_f32(dir, "many.npy", many, n, 64);
+    std::vector<double> expected = read_npy(case_path("y.npy")).values;
+    std::vector<int32_t> ids = read_npy(case_path("ids.npy")).i32();
+    for (const char *device : {"cpu", "reference"}) {
+        ToolResult result = run_case({"--device", device, "--output", dir.path("y.npy"),
+                                      "--routing-out", dir.path("r"), "--check"},
+                                     input);
+        ASSERT_EQ(result.exit_status, 0) << result.err;
+        EXPECT_EQ(result.err, "") << "no progress line where there is no terminal";
+        std::vector<double> y = read_npy(dir.path("y.npy")).values;
+        std::vector<int32_t> used = read_npy(dir.path("r.ids.npy")).i32();
+        ASSERT_EQ(y.size(), many.size());
+        for (uint64_t i = 0; i < y.size(); i++)
+            ASSERT_NEAR(y[i], expected[i / 64 % 6 * 64 + i % 64], 1e-3) << i;
+        for (uint64_t i = 0; i < used.size(); i++)
+            ASSERT_EQ(used[i], ids[i / 4 % 6 * 4 + i % 4]) << i;
+    }
+    many[525 * 64] = many[521 * 64 + 3] = std::numeric_limits<float>::quiet_NaN();
+    input = save_f32(dir, "nan.npy", many, n, 64);
+    for (const char *device : {"cpu", "reference"})
+        expect_message(run_case({"--device", device}, input), 3, {"NanScores", "token 521"});
+}
+
 TEST(RunCommand, WhatTheMachineCannotIsFour) {
     TempDir dir;
     expect_message(run_case({"--output", dir.path("no/such/y.npy")}), 4, {"CannotWrite"});

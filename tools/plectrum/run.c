@@ -8,6 +8,7 @@
 #include "tools/plectrum/arrays.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
+#include "tools/plectrum/progress.h"
 
 static const struct plec_cli_command command = {
     .name = "run",
@@ -19,10 +20,9 @@ static const struct plec_cli_command command = {
                 "    [--check] [--tolerance X] [--json]",
     .description =
         "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
-        "GGUF), "
-        "binds layer N, routes the tokens and runs their experts. The input is the hidden state "
-        "after the norm that precedes the "
-        "feed-forward part, [tokens, hidden size]; the output is the sum of the routed and shared "
+        "GGUF), binds layer N, routes the tokens and runs their experts. The input is the hidden "
+        "state after the norm that precedes the feed-forward part, [tokens, hidden size]; the "
+        "output is the sum of the routed and shared "
         "experts, without the residual.\n\n"
         "Arrays are .npy files in C order: f32 or f16 for --input and --router-input, i32 for "
         "--ids and --tokens, f32 for --weights; results are f32 and i32.\n\n"
@@ -45,6 +45,10 @@ static const struct plec_cli_command command = {
 
 /* How far from the reference an f32 path may be. */
 static const double default_tolerance = 1e-9;
+
+/* Most tokens of one forward: what a person waits for between two looks at the progress line, and
+ * what bounds the buffers of a step. */
+enum { STEP_TOKENS = 512, REFERENCE_STEP_TOKENS = 4 };
 
 struct options {
     const char *path;
@@ -188,10 +192,15 @@ static enum plec_status load_arrays(struct run *run, struct plec_error *err) {
 /* --- the run -----------------------------------------------------------------------------------
  */
 
+static uint32_t step_tokens(const struct run *run, enum plec_run_device device) {
+    uint32_t most = device == PLEC_RUN_REFERENCE ? REFERENCE_STEP_TOKENS : STEP_TOKENS;
+    return run->x.rows == 0 ? 1 : run->x.rows < most ? run->x.rows : most;
+}
+
 static enum plec_status open_runner(struct plec_runner **out, const struct run *run,
                                     enum plec_run_device device, struct plec_error *err) {
     const struct plec_runner_options options = {.device = device,
-                                                .max_tokens = run->x.rows > 0 ? run->x.rows : 1,
+                                                .max_tokens = step_tokens(run, device),
                                                 .max_slots = run->ids.cols,
                                                 .n_threads = run->o.n_threads,
                                                 .layers = &run->o.layer,
@@ -211,25 +220,58 @@ static enum plec_status make_results(struct run *run, struct plec_error *err) {
     return status;
 }
 
-static struct plec_forward_args forward_args(const struct run *run, float *out) {
-    return (struct plec_forward_args){.layer = run->o.layer,
-                                      .n_tokens = run->x.rows,
-                                      .hidden_type = run->x.type == PLEC_NPY_F16 ? PLEC_ELEMENT_F16
-                                                                                 : PLEC_ELEMENT_F32,
-                                      .hidden = run->x.values,
-                                      .router_input = run->router_input.values,
-                                      .token_ids = run->tokens.values,
-                                      .ids = run->ids.values,
-                                      .weights = run->weights.values,
-                                      .n_slots = run->n_slots,
-                                      .out = out};
+/* Row `row` of an array; NULL when there is none. */
+static void *row_at(const struct plec_array *array, uint32_t row) {
+    if (array->values == NULL) return NULL;
+    return (uint8_t *)array->values + (size_t)row * array->cols * plec_npy_type_bytes(array->type);
 }
 
-static enum plec_status forward(struct run *run, struct plec_error *err) {
-    struct plec_forward_args args = forward_args(run, run->y.values);
-    args.ids_out = run->ids_out.values;
-    args.weights_out = run->weights_out.values;
-    return plec_runner_forward(run->runner, &args, err);
+/* Tokens [first, first + n) of the run, the output into y. */
+static struct plec_forward_args forward_args(const struct run *run, const struct plec_array *y,
+                                             uint32_t first, uint32_t n) {
+    return (struct plec_forward_args){.layer = run->o.layer,
+                                      .n_tokens = n,
+                                      .first_token = first,
+                                      .hidden_type = run->x.type == PLEC_NPY_F16 ? PLEC_ELEMENT_F16
+                                                                                 : PLEC_ELEMENT_F32,
+                                      .hidden = row_at(&run->x, first),
+                                      .router_input = row_at(&run->router_input, first),
+                                      .token_ids = row_at(&run->tokens, first),
+                                      .ids = row_at(&run->ids, first),
+                                      .weights = row_at(&run->weights, first),
+                                      .n_slots = run->n_slots,
+                                      .out = row_at(y, first)};
+}
+
+/* All tokens, a step at a time. Tokens that cannot be routed stop nothing: *err names the first. */
+static enum plec_status forward(const struct run *run, struct plec_runner *runner,
+                                enum plec_run_device device, const struct plec_array *y,
+                                bool keep_routing, struct plec_error *err) {
+    struct plec_progress progress =
+        plec_progress_start(device == PLEC_RUN_REFERENCE ? "running the reference" : "running",
+                            run->x.rows, PLEC_PROGRESS_COUNT);
+    enum plec_status status = PLEC_OK;
+    uint32_t step = step_tokens(run, device);
+    for (uint32_t first = 0; first < run->x.rows; first += step) {
+        uint32_t left = run->x.rows - first;
+        struct plec_forward_args args = forward_args(run, y, first, left < step ? left : step);
+        if (keep_routing) args.ids_out = row_at(&run->ids_out, first);
+        if (keep_routing) args.weights_out = row_at(&run->weights_out, first);
+        struct plec_error step_error;
+        enum plec_status stepped = plec_runner_forward(runner, &args, &step_error);
+        if (stepped != PLEC_OK && status == PLEC_OK) {
+            status = stepped;
+            *err = step_error;
+        }
+        if (stepped != PLEC_OK && strcmp(step_error.name, "NanScores") != 0) {
+            status = stepped;
+            *err = step_error;
+            break;
+        }
+        plec_progress_update(&progress, first + args.n_tokens);
+    }
+    plec_progress_end(&progress);
+    return status;
 }
 
 static enum plec_status write_routing(const struct run *run, const char *suffix,
@@ -262,10 +304,8 @@ static enum plec_status check_against_reference(struct run *run, struct plec_err
     enum plec_status status =
         plec_array_make(&run->y_reference, PLEC_NPY_F32, run->y.rows, run->y.cols, err);
     if (status == PLEC_OK) status = open_runner(&reference, run, PLEC_RUN_REFERENCE, err);
-    if (status == PLEC_OK) {
-        struct plec_forward_args args = forward_args(run, run->y_reference.values);
-        status = plec_runner_forward(reference, &args, err);
-    }
+    if (status == PLEC_OK)
+        status = forward(run, reference, PLEC_RUN_REFERENCE, &run->y_reference, false, err);
     plec_runner_close(reference);
     if (status != PLEC_OK) return status;
     run->checked = true;
@@ -291,7 +331,7 @@ static enum plec_status prepare(struct run *run, struct plec_error *err) {
 static enum plec_status execute(struct run *run, struct plec_error *err) {
     enum plec_status status = prepare(run, err);
     if (status != PLEC_OK) return status;
-    status = forward(run, err);
+    status = forward(run, run->runner, run->o.device, &run->y, true, err);
     if (status != PLEC_OK && strcmp(err->name, "NanScores") != 0) return status;
     struct plec_error write_error;
     enum plec_status written = write_results(run, &write_error);
