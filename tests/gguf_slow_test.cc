@@ -2,6 +2,7 @@
 #include "lyrw/gguf.h"
 #include "tests/support/data.h"
 #include "tests/support/gguf_models.h"
+#include "tools/plectrum/gguf_sheet.h"
 
 #include <gtest/gtest.h>
 
@@ -92,4 +93,33 @@ TEST(GgufSweep, EveryEightBytesOfAllOnesInAHeaderAreBounded) {
             changed[at + 7] = static_cast<uint8_t>(top);
             use(changed);
         }
+}
+
+// A dump is a file of somebody else's too: whatever stands in it is read or refused.
+TEST(GgufSweep, EveryByteOfADumpMayBeWrong) {
+    plec_test::TempDir dir;
+    std::string model = plec_test::data_path("gguf/malformed/gap.gguf");
+    std::string dump = plec_test::run_tool({"gguf", "dump", model}).out;
+    ASSERT_GT(dump.size(), 300u);
+    std::string path = dir.path("h.json");
+    unsigned n_read = 0;
+    for (size_t at = 0; at < dump.size(); at++)
+        for (char value : {'0', '9', '-', '"', ' ', ']', '\x01', '\xff'}) {
+            std::string changed = dump;
+            changed[at] = value;
+            plec_test::write_file(path, changed.data(), changed.size());
+            plec_sheet sheet;
+            plec_error err = {};
+            plec_status status = plec_sheet_read(&sheet, path.c_str(), &err);
+            ASSERT_TRUE(status == PLEC_OK || status == PLEC_MALFORMED) << err.message;
+            n_read += status == PLEC_OK;
+            char *text = nullptr;
+            size_t size = 0;
+            FILE *stream = open_memstream(&text, &size);
+            if (status == PLEC_OK) plec_sheet_write(stream, &sheet);
+            fclose(stream);
+            free(text);
+            if (status == PLEC_OK) plec_sheet_close(&sheet);
+        }
+    EXPECT_GT(n_read, dump.size() / 8) << "numbers and names may be others";
 }

@@ -241,13 +241,14 @@ TEST(GgufTool, DumpRefusesUnknownFieldsAndTellsDifferences) {
 
 TEST(GgufTool, DumpSurvivesWhatJsonCannotSay) {
     TempDir dir;
-    GgufBytes file(3, 8);
+    GgufBytes file(4, 8);
     file.key("big", 10).u64(UINT64_MAX).key("nan", 6).u32(0x7FC00123u);
     file.key("inf", 12).u64(0xFFF0000000000000u).key("zero", 6).u32(0x80000000u);
     file.key_string("bytes", "a\xff\x01").key_string("quote", "\"\\\n\t\x7f");
     file.key("tiny", 6).u32(1).key(std::string("k\xfe\0y", 4), 7).u8(2);
     file.tensor("odd\xff", {7}, 139, 0).tensor("plain", {32}, 0, 32).tensor("one", {}, 0, 160);
-    std::string model = put(dir, "m.gguf", file.pad().zeros(164).bytes);
+    file.tensor("none", {uint64_t(1) << 40, 0, uint64_t(1) << 40}, 0, 192);
+    std::string model = put(dir, "m.gguf", file.pad().zeros(192).bytes);
     ToolResult dump = run_tool({"gguf", "dump", model});
     EXPECT_EQ(dump.exit_status, 0) << dump.err;
     parse(dump.out);

@@ -197,9 +197,10 @@ static void read_type(struct reading *r, struct plec_sheet_tensor *tensor, const
 /* Elements and bytes from shape and type alone; bytes as told where the type has no size. */
 static void size_tensor(struct reading *r, struct plec_sheet_tensor *tensor) {
     const struct plec_gguf_type *type = plec_gguf_type_find(tensor->type);
-    uint64_t n = 1, bytes = tensor->n_bytes;
-    for (uint32_t i = 0; i < PLEC_GGUF_MAX_DIMS; i++)
-        if (!plec_mul_u64(&n, n, tensor->ne[i])) fault(r, "dims", "the product overflows");
+    const uint64_t *ne = tensor->ne;
+    uint64_t n = ne[0] != 0 && ne[1] != 0 && ne[2] != 0 && ne[3] != 0, bytes = tensor->n_bytes;
+    for (uint32_t i = 0; i < PLEC_GGUF_MAX_DIMS && n != 0; i++)
+        if (!plec_mul_u64(&n, n, ne[i])) fault(r, "dims", "the product overflows");
     tensor->n_elements = n;
     if (type == NULL || type->removed || r->status != PLEC_OK) return;
     if (tensor->ne[0] % type->block_elems != 0) fault(r, "dims", "rows are no whole blocks");
