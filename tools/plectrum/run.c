@@ -32,7 +32,10 @@ static const struct plec_cli_command command = {
         "(--router-input: for gemma4 the attention output before its norm, for smallthinker the "
         "block's input), and some layers of deepseek4 choose by token id (--tokens).\n\n"
         "A token with a NaN in its hidden state or its scores is named, its row of the output is "
-        "NaN, the other rows are right, and the exit status is 3.",
+        "NaN, the other rows are right, and the exit status is 3.\n\n"
+        "The JSON object has path, kind, profile, layer, device, tokens, hidden_size, experts, "
+        "slots, shared_experts, routing (router, caller or dense), programme, activation, output, "
+        "output_norm, and of --check nmse, tolerance and within, null without it.",
     .exit_status = "0  done\n"
                    "1  --check found the output further from the reference than the tolerance\n"
                    "3  the container or an array cannot be read or is refused; no such layer, "
