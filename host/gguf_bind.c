@@ -60,16 +60,11 @@ static const struct plec_gguf_tensor *first_of(const struct plec_gguf_layer *lay
     return NULL;
 }
 
-/* The hidden size by the first tensor that reads it, else by the key. */
-static uint64_t find_hidden_size(const struct binding *b) {
-    const struct plec_gguf_layer *layer = &b->layer;
-    const struct plec_gguf_tensor *reader = layer->router;
-    uint32_t stated = 0;
-    if (reader == NULL) reader = layer->latent_down;
-    if (reader == NULL)
-        reader = first_of(layer, layer->block->dense ? PLEC_GGUF_DENSE : PLEC_GGUF_ROUTED);
-    if (reader != NULL) return reader->ne[0];
-    return plec_gguf_model_count(&stated, b->model, "embedding_length", 0) ? stated : 0;
+/* The first tensor that reads the layer's input. NULL without any. */
+static const struct plec_gguf_tensor *find_reader(const struct plec_gguf_layer *layer) {
+    if (layer->router != NULL) return layer->router;
+    if (layer->latent_down != NULL) return layer->latent_down;
+    return first_of(layer, layer->block->dense ? PLEC_GGUF_DENSE : PLEC_GGUF_ROUTED);
 }
 
 static enum plec_status contradicted(const struct binding *b, const char *key, uint64_t stated,
@@ -80,14 +75,17 @@ static enum plec_status contradicted(const struct binding *b, const char *key, u
 }
 
 static enum plec_status settle_hidden_size(const struct binding *b) {
-    uint64_t found = find_hidden_size(b);
+    const struct plec_gguf_tensor *reader = find_reader(&b->layer);
     uint32_t stated = 0;
+    bool said = plec_gguf_model_count(&stated, b->model, "embedding_length", 0) && stated != 0;
+    if (reader == NULL && !said)
+        return missing(b, b->layer.block->dense ? "ffn_up.weight" : "ffn_up_exps.weight",
+                       "nothing reads the layer's input");
+    uint64_t found = reader != NULL ? reader->ne[0] : stated;
     if (found == 0 || found > INT32_MAX)
         return plec_fail(b->err, PLEC_MALFORMED, "BadDim", "a hidden size of %llu",
                          (unsigned long long)found);
-    if (plec_gguf_model_count(&stated, b->model, "embedding_length", 0) && stated != 0 &&
-        stated != found)
-        return contradicted(b, "embedding_length", stated, found, "input");
+    if (said && stated != found) return contradicted(b, "embedding_length", stated, found, "input");
     b->out->layer.hidden_size = (uint32_t)found;
     return PLEC_OK;
 }
