@@ -49,15 +49,6 @@ static bool find_mlp(enum plec_gguf_family *family, enum plec_gguf_part *part,
     return false;
 }
 
-/* "7.weight" behind ffn_up: a tensor of one expert. */
-static bool is_per_expert(uint32_t *expert, struct plec_view *tail) {
-    return plec_gguf_take_number(expert, tail);
-}
-
-static bool starts_with_digit(struct plec_view tail) {
-    return tail.size > 0 && tail.data[0] >= '0' && tail.data[0] <= '9';
-}
-
 /* -- one tensor ------------------------------------------------------------------------------- */
 
 static void put(const struct plec_gguf_tensor **place, struct plec_gguf_layer *layer,
@@ -80,7 +71,7 @@ static void place_mlp(struct plec_gguf_layer *layer, const struct plec_gguf_tens
     if (kind < PLEC_GGUF_N_KINDS) {
         put(&layer->mlp[family][part][kind], layer, tensor);
     } else if (family == PLEC_GGUF_DENSE && part != PLEC_GGUF_GATE_UP &&
-               is_per_expert(&expert, &tail)) {
+               plec_gguf_take_number(&expert, &tail)) {
         if (plec_view_is(tail, "weight"))
             layer->n_per_expert++;
         else if (!is_input_scale(tail))
@@ -149,19 +140,40 @@ bool plec_gguf_layer_has_experts(const struct plec_gguf_layer *layer) {
            layer->router != NULL;
 }
 
+bool plec_gguf_layer_single(struct plec_gguf_single *out, const struct plec_gguf_layer *layer,
+                            uint32_t *at) {
+    const struct plec_gguf_model *model = layer->model;
+    while (layer->n_per_expert > 0 && *at < layer->block->n_names) {
+        uint32_t number;
+        struct plec_view rest, tail;
+        enum plec_gguf_family family;
+        out->tensor = model->set->tensors[model->members[layer->block->first + (*at)++]];
+        if (!plec_gguf_block_name(&number, &rest, out->tensor->name)) continue;
+        struct plec_view stem = take_stem(&tail, rest);
+        if (find_mlp(&family, &out->part, stem) && family == PLEC_GGUF_DENSE &&
+            out->part != PLEC_GGUF_GATE_UP && plec_gguf_take_number(&out->expert, &tail) &&
+            plec_view_is(tail, "weight"))
+            return true;
+    }
+    return false;
+}
+
+uint64_t plec_gguf_layer_hidden_size(const struct plec_gguf_layer *layer) {
+    enum plec_gguf_family family = layer->block->dense ? PLEC_GGUF_DENSE : PLEC_GGUF_ROUTED;
+    if (layer->router != NULL) return layer->router->ne[0];
+    if (layer->latent_down != NULL) return layer->latent_down->ne[0];
+    for (unsigned part = 0; part < PLEC_GGUF_DOWN; part++)
+        if (layer->mlp[family][part][PLEC_GGUF_WEIGHT] != NULL)
+            return layer->mlp[family][part][PLEC_GGUF_WEIGHT]->ne[0];
+    return 0;
+}
+
 /* One more than the largest number among the tensors of single experts. */
 static uint64_t largest_expert(const struct plec_gguf_layer *layer) {
-    const struct plec_gguf_model *model = layer->model;
+    struct plec_gguf_single one;
     uint64_t n = 0;
-    for (uint32_t i = 0; layer->n_per_expert > 0 && i < layer->block->n_names; i++) {
-        uint32_t number, expert;
-        struct plec_view rest, tail;
-        struct plec_view name = model->set->tensors[model->members[layer->block->first + i]]->name;
-        if (!plec_gguf_block_name(&number, &rest, name)) continue;
-        take_stem(&tail, rest);
-        if (!starts_with_digit(tail) || !is_per_expert(&expert, &tail)) continue;
-        if ((uint64_t)expert + 1 > n) n = (uint64_t)expert + 1;
-    }
+    for (uint32_t i = 0; plec_gguf_layer_single(&one, layer, &i);)
+        if ((uint64_t)one.expert + 1 > n) n = (uint64_t)one.expert + 1;
     return n;
 }
 
@@ -178,27 +190,14 @@ uint64_t plec_gguf_layer_n_experts(const struct plec_gguf_layer *layer) {
 enum plec_status plec_gguf_layer_per_expert(const struct plec_gguf_tensor **each[PLEC_GGUF_N_PARTS],
                                             const struct plec_gguf_layer *layer, uint32_t n_experts,
                                             struct plec_error *err) {
-    const struct plec_gguf_model *model = layer->model;
-    for (uint32_t i = 0; i < layer->block->n_names; i++) {
-        const struct plec_gguf_tensor *tensor =
-            model->set->tensors[model->members[layer->block->first + i]];
-        uint32_t number, expert;
-        struct plec_view rest, tail;
-        enum plec_gguf_family family;
-        enum plec_gguf_part part;
-        if (!plec_gguf_block_name(&number, &rest, tensor->name)) continue;
-        struct plec_view stem = take_stem(&tail, rest);
-        if (!find_mlp(&family, &part, stem) || family != PLEC_GGUF_DENSE ||
-            part == PLEC_GGUF_GATE_UP || !is_per_expert(&expert, &tail) ||
-            !plec_view_is(tail, "weight"))
-            continue;
-        if (expert >= n_experts) {
-            char name[PLEC_VIEW_TEXT_MAX];
+    struct plec_gguf_single one;
+    for (uint32_t i = 0; plec_gguf_layer_single(&one, layer, &i);) {
+        char name[PLEC_VIEW_TEXT_MAX];
+        if (one.expert >= n_experts)
             return plec_fail(err, PLEC_MALFORMED, "ExpertOutOfRange",
-                             "tensor \"%s\": expert %u of %u", plec_view_text(tensor->name, name),
-                             expert, n_experts);
-        }
-        each[part][expert] = tensor;
+                             "tensor \"%s\": expert %u of %u",
+                             plec_view_text(one.tensor->name, name), one.expert, n_experts);
+        each[one.part][one.expert] = one.tensor;
     }
     return PLEC_OK;
 }

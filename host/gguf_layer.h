@@ -52,6 +52,19 @@ bool plec_gguf_layer_has(const struct plec_gguf_layer *layer, enum plec_gguf_fam
 /* Experts by the tensors' shapes or names, unchecked; 0 without any. */
 uint64_t plec_gguf_layer_n_experts(const struct plec_gguf_layer *layer);
 
+/* The width of the vectors the layer reads, by the first tensor that reads them, unchecked; 0
+ * without one. */
+uint64_t plec_gguf_layer_hidden_size(const struct plec_gguf_layer *layer);
+
+/* Tensors of single experts, one a call: *at from 0, moved on. False at the end. */
+struct plec_gguf_single {
+    const struct plec_gguf_tensor *tensor;
+    enum plec_gguf_part part; /* GATE, UP, DOWN */
+    uint32_t expert;
+};
+bool plec_gguf_layer_single(struct plec_gguf_single *out, const struct plec_gguf_layer *layer,
+                            uint32_t *at);
+
 /* The matrices of a layer that has a tensor for each expert: each[part] [n_experts], part being
  * GATE, UP or DOWN. Fills them from the block's names; NULL where there is none. PLEC_MALFORMED
  * "ExpertOutOfRange" names the first number that is too large. */

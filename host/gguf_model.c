@@ -28,7 +28,7 @@ bool plec_gguf_block_name(uint32_t *number, struct plec_view *rest, struct plec_
     return plec_gguf_take_number(number, rest);
 }
 
-static bool is_feed_forward(struct plec_view rest) {
+bool plec_gguf_is_feed_forward(struct plec_view rest) {
     return plec_view_starts(rest, "ffn_") || plec_view_starts(rest, "exp_probs_b");
 }
 
@@ -97,7 +97,8 @@ static uint32_t sort_names(uint64_t *out, const struct plec_gguf_set *set) {
     for (uint32_t i = 0; i < set->n_tensors; i++) {
         uint32_t number;
         struct plec_view rest;
-        if (plec_gguf_block_name(&number, &rest, set->tensors[i]->name) && is_feed_forward(rest))
+        if (plec_gguf_block_name(&number, &rest, set->tensors[i]->name) &&
+            plec_gguf_is_feed_forward(rest))
             out[n++] = (uint64_t)number << 32 | i;
     }
     qsort(out, n, sizeof *out, compare);
@@ -116,14 +117,13 @@ static void add_block(struct plec_gguf_model *model, uint32_t number, uint32_t f
 }
 
 static void add_blocks(struct plec_gguf_model *model, const uint64_t *names, uint32_t n) {
-    uint32_t end = first_head(model);
     for (uint32_t i = 0; i < n; i++)
         model->members[i] = (uint32_t)names[i];
     for (uint32_t first = 0, next; first < n; first = next) {
         uint32_t number = (uint32_t)(names[first] >> 32);
         for (next = first; next < n && (uint32_t)(names[next] >> 32) == number; next++)
             continue;
-        if (number < end) add_block(model, number, first, next - first);
+        if (number < model->first_head) add_block(model, number, first, next - first);
     }
 }
 
@@ -177,6 +177,7 @@ enum plec_status plec_gguf_model_open(struct plec_gguf_model *out, const struct 
     enum plec_status status = take_options(out, options == NULL ? &defaults : options, err);
     if (status == PLEC_OK) {
         out->vocabulary = count_tokens(out);
+        out->first_head = first_head(out);
         status = find_blocks(out, err);
     }
     if (status != PLEC_OK) plec_gguf_model_close(out);

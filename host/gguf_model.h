@@ -49,7 +49,8 @@ struct plec_gguf_model {
     uint64_t vocabulary;            /* tokens; 0 when the file does not say */
     struct plec_gguf_block *blocks; /* [n_blocks], by number; no prediction heads */
     uint32_t n_blocks;
-    uint32_t *members; /* indices into set->tensors, block after block, in file order */
+    uint32_t first_head; /* blocks from here on are prediction heads; UINT32_MAX: there are none */
+    uint32_t *members;   /* indices into set->tensors, block after block, in file order */
     struct plec_log log;
     uint32_t told; /* bit n: enum plec_gguf_news n; atomic */
 };
@@ -87,6 +88,8 @@ void plec_gguf_tell(struct plec_gguf_model *model, enum plec_gguf_news which, co
 /* The name of a tensor behind "blk.N.", and N; false for other names and for numbers that are not
  * written the plain way. */
 bool plec_gguf_block_name(uint32_t *number, struct plec_view *rest, struct plec_view name);
+/* Whether what is behind "blk.N." belongs to the feed-forward part: ffn_... or exp_probs_b. */
+bool plec_gguf_is_feed_forward(struct plec_view rest);
 /* A decimal number without sign or leading zeros, below 2^32 - 1, in front of a '.'; text is moved
  * behind the dot. */
 bool plec_gguf_take_number(uint32_t *out, struct plec_view *text);

@@ -21,17 +21,6 @@ static size_t n_layers(const void *state) {
     return ((const struct gguf_source *)state)->model.n_blocks;
 }
 
-/* The width of the vectors a layer reads, by the tensors, unchecked. */
-static uint64_t hidden_size(const struct plec_gguf_layer *layer) {
-    enum plec_gguf_family family = layer->block->dense ? PLEC_GGUF_DENSE : PLEC_GGUF_ROUTED;
-    if (layer->router != NULL) return layer->router->ne[0];
-    if (layer->latent_down != NULL) return layer->latent_down->ne[0];
-    for (unsigned part = 0; part < PLEC_GGUF_DOWN; part++)
-        if (layer->mlp[family][part][PLEC_GGUF_WEIGHT] != NULL)
-            return layer->mlp[family][part][PLEC_GGUF_WEIGHT]->ne[0];
-    return 0;
-}
-
 static uint32_t clip(uint64_t value) {
     return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
@@ -43,7 +32,7 @@ static void layer_info(struct plec_layer_info *out, const void *state, size_t i)
     plec_gguf_layer_find(&layer, model, block);
     out->layer = block->number;
     out->dense = block->dense;
-    out->hidden_size = clip(hidden_size(&layer));
+    out->hidden_size = clip(plec_gguf_layer_hidden_size(&layer));
     out->n_experts = block->dense ? 1 : clip(plec_gguf_layer_n_experts(&layer));
     out->top_k = block->dense ? 1 : 0;
     if (!block->dense) {

@@ -100,7 +100,8 @@ TEST(InspectGguf, JsonHasEveryMemberInOrder) {
         keys += std::string(json_object_iter_key(i)) + " ";
     EXPECT_EQ(keys,
               "kind schema bytes byte_order architecture name split files keys tensors totals "
-              "selected_tensors selected_elements selected_bytes findings sound ");
+              "selected_tensors selected_elements selected_bytes layers experts findings "
+              "sound ");
     EXPECT_EQ(text(json.get(), "kind"), "gguf");
     EXPECT_EQ(text(json.get(), "architecture"), "qwen3moe");
     EXPECT_EQ(number(json.get(), "bytes"), 4576);

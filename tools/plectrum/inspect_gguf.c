@@ -10,6 +10,7 @@
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/gguf_sheet.h"
 #include "tools/plectrum/gguf_text.h"
+#include "tools/plectrum/moe_view.h"
 #include "tools/plectrum/say_findings.h"
 #include "tools/plectrum/units.h"
 
@@ -216,13 +217,14 @@ static void print_totals(const struct plec_gguf_view *view) {
            plec_gguf_bits(selection->n_bytes, selection->n_elements));
 }
 
-static void print_view(const struct plec_gguf_view *view) {
+static bool print_view(const struct plec_gguf_view *view) {
     print_files(view);
     if (view->options->filter == NULL) print_keys(view);
     if (view->selection.n_tensors > 0) printf("tensors\n");
     for (uint32_t i = 0; i < view->selection.n_tensors; i++)
         print_tensor(view, view->selection.tensors[i]);
     print_totals(view);
+    return view->options->filter != NULL || plec_moe_view_print(stdout, &view->set);
 }
 
 /* -- one key --------------------------------------------------------------------------------- */
@@ -312,7 +314,7 @@ static int show(struct plec_gguf_view *view) {
     if (good && view->options->json)
         good = plec_gguf_view_json(view);
     else if (good)
-        print_view(view);
+        good = print_view(view);
     if (good) return judge(view);
     plec_cli_say("out of memory, or the output cannot be written");
     return PLEC_EXIT_MACHINE;

@@ -7,6 +7,7 @@
 #include "tools/plectrum/gguf_text.h"
 #include "tools/plectrum/inspect_gguf.h"
 #include "tools/plectrum/json_stream.h"
+#include "tools/plectrum/moe_view.h"
 
 enum { SHOWN_STRING_BYTES = 256, SHOWN_ITEMS = 4 };
 
@@ -192,7 +193,8 @@ bool plec_gguf_view_json(const struct plec_gguf_view *view) {
     plec_json_member(&json, "selected_tensors", plec_json_of_u64(view->selection.n_tensors));
     plec_json_member(&json, "selected_elements", plec_json_of_u64(view->selection.n_elements));
     plec_json_member(&json, "selected_bytes", plec_json_of_u64(view->selection.n_bytes));
+    bool good = plec_moe_view_json(&json, set);
     put_findings(&json, view);
     plec_json_member(&json, "sound", json_boolean(set->findings.n_defects == 0));
-    return plec_json_end(&json);
+    return plec_json_end(&json) && good;
 }
