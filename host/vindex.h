@@ -1,5 +1,5 @@
-/* vindex.h: an opened VINDEX3 bank directory: its manifests and its segment files. What runs, binds,
- * verifies and describes a directory starts here.
+/* vindex.h: an opened VINDEX3 bank directory: its manifests and its segment files. What runs,
+ * binds, verifies and describes a directory starts here.
  */
 #ifndef PLEC_HOST_VINDEX_H
 #define PLEC_HOST_VINDEX_H
