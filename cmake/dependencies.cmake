@@ -5,6 +5,19 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson>=2.13)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
+# Optional: without liburing files are read by threads of pread, without hwloc memory is not bound to
+# a NUMA node.
+pkg_check_modules(liburing IMPORTED_TARGET liburing>=2.2)
+pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2.0)
+set(optional_found "")
+foreach(name liburing hwloc)
+  if(${name}_FOUND)
+    string(APPEND optional_found ", ${name} ${${name}_VERSION}")
+  else()
+    string(APPEND optional_found ", no ${name}")
+  endif()
+endforeach()
+
 # The CUDA toolkit is optional: without it all builds and all tests pass.
 set(PLEC_HAVE_CUDA OFF)
 if(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
@@ -17,4 +30,4 @@ if(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
   endif()
 endif()
 message(STATUS "Plectrum: CUDA toolkit ${PLEC_HAVE_CUDA}, jansson ${jansson_VERSION}, "
-  "OpenSSL ${OPENSSL_VERSION}")
+  "OpenSSL ${OPENSSL_VERSION}${optional_found}")

@@ -88,8 +88,8 @@ TEST(Cli, VersionJsonHasEveryKeyInOrder) {
     ASSERT_EQ(result.exit_status, 0);
     size_t at = 0;
     for (const char *key :
-         {"{\"version\"", "\"compiler\"", "\"jansson\"", "\"openssl\"", "\"cuda\"",
-          "\"cuda_toolkit\"", "\"machine\"", "\"processors\"", "\"features\""}) {
+         {"{\"version\"", "\"compiler\"", "\"jansson\"", "\"openssl\"", "\"liburing\"", "\"hwloc\"",
+          "\"cuda\"", "\"cuda_toolkit\"", "\"machine\"", "\"processors\"", "\"features\""}) {
         size_t found = result.out.find(key, at);
         ASSERT_NE(found, std::string::npos) << key;
         at = found;

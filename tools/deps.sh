@@ -35,6 +35,8 @@ need cmake cmake_is_new_enough
 need pkg-config have pkg-config
 need libjansson-dev library 'jansson >= 2.13'
 need libssl-dev library libcrypto
+need liburing-dev library 'liburing >= 2.2'
+need libhwloc-dev library 'hwloc >= 2.0'
 need libgtest-dev library gtest
 if [ "${1:-}" = --ci ]; then
     need clang have clang

@@ -41,16 +41,26 @@ static size_t list_features(struct feature *out) {
     return n;
 }
 
+/* NULL: the build found none. */
+static const char *built_with(const char *version) {
+    return version[0] == '\0' ? NULL : version;
+}
+
+static const char *or_without(const char *version, const char *without) {
+    return version[0] == '\0' ? without : version;
+}
+
 static json_t *version_json(const struct feature *features, size_t n_features, const char *machine,
                             long n_processors) {
     json_t *cpu = json_object();
     for (size_t i = 0; i < n_features; i++)
         json_object_set_new(cpu, features[i].name, json_boolean(features[i].present));
-    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s, s:I, s:o}", "version", PLEC_VERSION,
-                     "compiler", PLEC_COMPILER, "jansson", jansson_version_str(), "openssl",
-                     OpenSSL_version(OPENSSL_VERSION_STRING), "cuda", PLEC_HAVE_CUDA,
-                     "cuda_toolkit", PLEC_HAVE_CUDA_TOOLKIT, "machine", machine, "processors",
-                     (json_int_t)n_processors, "features", cpu);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s?, s:b, s:b, s:s, s:I, s:o}", "version",
+                     PLEC_VERSION, "compiler", PLEC_COMPILER, "jansson", jansson_version_str(),
+                     "openssl", OpenSSL_version(OPENSSL_VERSION_STRING), "liburing",
+                     built_with(PLEC_LIBURING_VERSION), "hwloc", built_with(PLEC_HWLOC_VERSION),
+                     "cuda", PLEC_HAVE_CUDA, "cuda_toolkit", PLEC_HAVE_CUDA_TOOLKIT, "machine",
+                     machine, "processors", (json_int_t)n_processors, "features", cpu);
 }
 
 int plec_command_version(int argc, char **argv) {
@@ -74,6 +84,10 @@ int plec_command_version(int argc, char **argv) {
     printf("compiler    %s\n", PLEC_COMPILER);
     printf("jansson     %s\n", jansson_version_str());
     printf("OpenSSL     %s\n", OpenSSL_version(OPENSSL_VERSION_STRING));
+    printf("liburing    %s\n",
+           or_without(PLEC_LIBURING_VERSION, "not found: files are read by threads of pread"));
+    printf("hwloc       %s\n",
+           or_without(PLEC_HWLOC_VERSION, "not found: memory is bound to no NUMA node"));
     printf("CUDA        backend %s, toolkit %s\n", PLEC_HAVE_CUDA ? "built in" : "not built in",
            PLEC_HAVE_CUDA_TOOLKIT ? "found" : "not found");
     printf("machine     %s, %ld processors,", machine, n_processors);
