@@ -1,6 +1,5 @@
 /* Every GGUF model under tests/data/gguf, run without converting it. What a layer computes comes
  * from the file and its architecture; of case.json only the number of the layer is read. */
-#include "host/runner.h"
 #include "tests/support/data.h"
 #include "tests/support/json.h"
 #include "tests/support/layer_run.h"
@@ -69,29 +68,9 @@ TEST_P(GgufCase, ReferenceGivesTheRoutedPartAlone) {
 TEST_P(GgufCase, CpuDeviceGivesTheOutputAndTheRouting) {
     OpenLayer open(model(), layer());
     ASSERT_EQ(open.status, PLEC_OK) << open.error.message;
-    plec_runner_options options = {};
-    options.device = PLEC_RUN_CPU;
-    const uint32_t number = layer();
-    options.layers = &number;
-    options.n_layers = 1;
-    plec_runner *runner = nullptr;
-    plec_error error = {};
-    ASSERT_EQ(plec_runner_open(&runner, open.container, &options, &error), PLEC_OK)
-        << error.message;
-    const std::vector<float> x = read_npy(file("x.npy")).f32();
-    const std::vector<int32_t> wanted_ids = read_npy(file("ids.npy")).i32();
-    std::vector<float> y(x.size(), NAN);
-    std::vector<int32_t> ids(wanted_ids.size(), -7);
-    plec_forward_args args = {};
-    args.layer = number;
-    args.n_tokens = static_cast<uint32_t>(x.size() / open.bound.layer.hidden_size);
-    args.hidden = x.data();
-    args.out = y.data();
-    args.ids_out = ids.data();
-    EXPECT_EQ(plec_runner_forward(runner, &args, &error), PLEC_OK) << error.message;
-    plec_runner_close(runner);
-    EXPECT_EQ(ids, wanted_ids);
-    EXPECT_LT(nmse(y, read_npy(file("y.npy")).values), 1e-8);
+    const LayerOutput out = run_layer_on_cpu(open, layer(), input());
+    EXPECT_EQ(out.ids, read_npy(file("ids.npy")).i32());
+    EXPECT_LT(nmse(out.y, read_npy(file("y.npy")).values), 1e-8);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufCase, testing::ValuesIn(case_names()),

@@ -1,5 +1,4 @@
 /* The layers of a TEZW file, run from its f64 weights where they lie. */
-#include "host/runner.h"
 #include "tests/support/data.h"
 #include "tests/support/layer_run.h"
 
@@ -28,26 +27,11 @@ TEST(TezwRun, EveryLayerGivesTheOutput) {
 }
 
 TEST(TezwRun, CpuDeviceGivesTheOutputOfEveryLayer) {
-    OpenLayer open(data_path(TINY), 0);
-    ASSERT_EQ(open.status, PLEC_OK) << open.error.message;
-    plec_runner_options options = {};
-    options.device = PLEC_RUN_CPU;
-    plec_runner *runner = nullptr;
-    plec_error error = {};
-    ASSERT_EQ(plec_runner_open(&runner, open.container, &options, &error), PLEC_OK)
-        << error.message;
-    const std::vector<float> x = tiny_input().x;
     for (uint32_t layer = 0; layer < 2; layer++) {
-        std::vector<float> y(x.size(), NAN);
-        plec_forward_args args = {};
-        args.layer = layer;
-        args.n_tokens = static_cast<uint32_t>(x.size() / open.bound.layer.hidden_size);
-        args.hidden = x.data();
-        args.out = y.data();
-        EXPECT_EQ(plec_runner_forward(runner, &args, &error), PLEC_OK) << error.message;
-        EXPECT_LT(nmse(y, tiny_output(layer)), 1e-9) << layer;
+        OpenLayer open(data_path(TINY), layer);
+        ASSERT_EQ(open.status, PLEC_OK) << open.error.message;
+        EXPECT_LT(nmse(run_layer_on_cpu(open, layer, tiny_input()).y, tiny_output(layer)), 1e-9);
     }
-    plec_runner_close(runner);
 }
 
 TEST(TezwRun, TheGateIsWgate) {

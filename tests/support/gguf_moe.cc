@@ -358,7 +358,11 @@ std::string expect_layer(Moe &moe, const GgufFile &file, plec_container_options 
     EXPECT_EQ(got.weights.size(), wanted.weights.size());
     for (size_t i = 0; i < got.weights.size() && i < wanted.weights.size(); i++)
         EXPECT_NEAR(got.weights[i], wanted.weights[i], 1e-12 * std::fabs(wanted.weights[i]));
-    EXPECT_LT(nmse(got.y, Reals(wanted.y.begin(), wanted.y.end())), 1e-13);
+    const Reals y(wanted.y.begin(), wanted.y.end());
+    EXPECT_LT(nmse(got.y, y), 1e-13);
+    const LayerOutput cpu = run_layer_on_cpu(open, moe.layer, input);
+    EXPECT_EQ(cpu.ids, wanted.ids);
+    EXPECT_LT(nmse(cpu.y, y), 1e-9);
     return open.news;
 }
 

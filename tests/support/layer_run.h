@@ -1,9 +1,10 @@
-/* layer_run.h: a bound layer through the reference executor, routing and all, without a runner. */
+/* layer_run.h: a bound layer through the reference executor without a runner, and through a runner
+ * on the CPU device. */
 #ifndef PLEC_TESTS_SUPPORT_LAYER_RUN_H
 #define PLEC_TESTS_SUPPORT_LAYER_RUN_H
 
 #include "device/reference/reference.h"
-#include "host/container.h"
+#include "host/runner.h"
 
 #include <gtest/gtest.h>
 
@@ -100,6 +101,39 @@ inline LayerOutput run_layer(const plec_bound_layer &bound, const LayerInput &in
                                 out.y.data(),
                                 scratch.data()};
     plec_reference_layer(&args);
+    return out;
+}
+
+/* The same layer of an open container on the CPU device. Weights come back as f32. */
+inline LayerOutput run_layer_on_cpu(const OpenLayer &open, uint32_t number,
+                                    const LayerInput &input) {
+    const plec_layer &layer = open.bound.layer;
+    plec_runner_options options = {};
+    options.device = PLEC_RUN_CPU;
+    options.layers = &number;
+    options.n_layers = 1;
+    LayerOutput out;
+    plec_runner *runner = nullptr;
+    plec_error error = {};
+    EXPECT_EQ(plec_runner_open(&runner, open.container, &options, &error), PLEC_OK)
+        << error.message;
+    if (runner == nullptr) return out;
+    plec_forward_args args = {};
+    args.layer = number;
+    args.n_tokens = static_cast<uint32_t>(input.x.size() / layer.hidden_size);
+    out.ids.assign(size_t(args.n_tokens) * layer.router.top_k, -7);
+    std::vector<float> weights(out.ids.size(), NAN);
+    out.y.assign(input.x.size(), NAN);
+    args.hidden = input.x.data();
+    args.router_input = input.router_input.empty() ? nullptr : input.router_input.data();
+    args.token_ids = input.tokens.empty() ? nullptr : input.tokens.data();
+    args.routed_only = input.routed_only;
+    args.out = out.y.data();
+    args.ids_out = out.ids.data();
+    args.weights_out = weights.data();
+    EXPECT_EQ(plec_runner_forward(runner, &args, &error), PLEC_OK) << error.message;
+    plec_runner_close(runner);
+    out.weights.assign(weights.begin(), weights.end());
     return out;
 }
 

@@ -49,7 +49,12 @@ static void put_extras(FILE *out, const struct plec_gguf_layer_view *view) {
     if (view->selection_bias) fputs("; selection bias", out);
     if (view->token_table) fputs("; ids by token id", out);
     if (view->latent > 0) fprintf(out, "; latent %llu", (unsigned long long)view->latent);
-    if (view->branch) fputs("; + a dense branch", out);
+    const struct plec_arch *arch = view->values.arch;
+    if (view->branch)
+        fputs(arch != NULL && arch->parallel == PLEC_ARCH_PARALLEL
+                  ? "; + a dense branch"
+                  : "; a dense branch is there and NOT RUN",
+              out);
     if (!view->dense && !view->router) fputs("; NO ROUTER", out);
 }
 
