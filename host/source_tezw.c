@@ -1,5 +1,5 @@
 /* A TEZW file: the SwiGLU of each layer is a dense layer, its f64 weights read where they lie.
- * wgate goes through silu, wval is what it multiplies. Source: docs/format.md "TEZW". */
+ * wgate goes through silu, wval is what it multiplies. Source: docs/gguf.md "TEZW". */
 #include <stdlib.h>
 #include <string.h>
 
