@@ -3,6 +3,9 @@
 #include "tests/support/gguf_moe.h"
 
 #include "host/gguf_bind.h"
+#include "lyrw/gguf_type.h"
+
+#include <algorithm>
 
 using namespace plec_test;
 
@@ -242,6 +245,40 @@ TEST(GgufBind, EqualFactorsOfBothHalvesOfAFusedTensor) {
     GgufFile file = moe.file("llama");
     moe.fuse(&file);
     expect_layer(moe, file);
+}
+
+/* Bytes of a type without an encoder in place of a matrix, and what they decode to. */
+std::vector<float> put_blocks(Moe &moe, GgufFile *file, const std::string &name, uint16_t format) {
+    GgufTensor &tensor = file->find(name);
+    plec_matrix matrix = {format, static_cast<uint32_t>(tensor.bytes.size() / 4 / tensor.ne[0]),
+                          static_cast<uint32_t>(tensor.ne[0]), nullptr, nullptr};
+    uint64_t n_bytes = 0;
+    EXPECT_EQ(plec_format_size(&n_bytes, nullptr, format, matrix.rows, matrix.cols, nullptr),
+              PLEC_OK);
+    std::vector<uint8_t> bytes;
+    for (float value : moe.noise(n_bytes, 40))
+        bytes.push_back(static_cast<uint8_t>(std::min(std::fabs(value), 126.f)));
+    matrix.values = bytes.data();
+    std::vector<float> values(size_t(matrix.rows) * matrix.cols);
+    for (uint32_t row = 0; row < matrix.rows; row++)
+        plec_matrix_row_f32(values.data() + size_t(row) * matrix.cols, &matrix, row);
+    EXPECT_TRUE(plec_gguf_type_of_tag(&tensor.type, format));
+    tensor.bytes = bytes;
+    return values;
+}
+
+TEST(GgufBind, NvfpFourWithItsFactorsAndWithout) {
+    Moe moe(64, 64, 4, 2);
+    GgufFile file = moe.file("qwen3moe");
+    moe.routed.up = put_blocks(moe, &file, "blk.0.ffn_up_exps.weight", PLEC_FORMAT_GGUF_NVFP4);
+    moe.routed.down = put_blocks(moe, &file, "blk.0.ffn_down_exps.weight", PLEC_FORMAT_GGUF_NVFP4);
+    const std::string news = expect_layer(moe, file);
+    EXPECT_TRUE(contains(news, "nvfp4 without a .scale tensor: the factor is 1")) << news;
+    moe.routed.up_scale = moe.noise(4);
+    moe.routed.down_scale = moe.noise(4);
+    file.tensor("blk.0.ffn_up_exps.scale", {4}, moe.routed.up_scale);
+    file.tensor("blk.0.ffn_down_exps.weight.scale", {4}, moe.routed.down_scale);
+    EXPECT_FALSE(contains(expect_layer(moe, file), "nvfp4"));
 }
 
 /* ---- how the router chooses ---- */
