@@ -39,6 +39,9 @@ struct plec_backend {
     enum plec_status (*pinned_alloc)(void **out, struct plec_device *device, uint64_t n_bytes,
                                      struct plec_error *err);
     void (*pinned_free)(struct plec_device *device, void *memory);
+    enum plec_status (*pin)(struct plec_device *device, void *memory, uint64_t n_bytes,
+                            struct plec_error *err);
+    void (*unpin)(struct plec_device *device, void *memory, uint64_t n_bytes);
 
     enum plec_status (*stream_open)(struct plec_stream **out, struct plec_device *device,
                                     struct plec_error *err);

@@ -55,6 +55,15 @@ void plec_pinned_free(struct plec_device *device, void *memory) {
     if (memory != NULL) device->backend->pinned_free(device, memory);
 }
 
+enum plec_status plec_device_pin(struct plec_device *device, void *memory, uint64_t n_bytes,
+                                 struct plec_error *err) {
+    return device->backend->pin(device, memory, n_bytes, err);
+}
+
+void plec_device_unpin(struct plec_device *device, void *memory, uint64_t n_bytes) {
+    device->backend->unpin(device, memory, n_bytes);
+}
+
 enum plec_status plec_stream_open(struct plec_stream **out, struct plec_device *device,
                                   struct plec_error *err) {
     return device->backend->stream_open(out, device, err);

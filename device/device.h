@@ -37,6 +37,7 @@ struct plec_device_info {
     char name[128]; /* "CPU, 2 threads, AVX2+FMA" */
     uint32_t n_threads;
     uint64_t memory_bytes; /* in all; 0 when unknown */
+    int32_t numa_node;     /* the node of the host it is attached to; -1: none, or unknown */
 };
 
 /* Opens a device. PLEC_NO_DEVICE "DeviceNotBuilt" or "DeviceAbsent"; PLEC_NO_MEMORY. options NULL:
@@ -56,6 +57,12 @@ void plec_device_free(struct plec_device *device, void *memory);
 PLEC_MUST_USE enum plec_status plec_pinned_alloc(void **out, struct plec_device *device,
                                                  uint64_t n_bytes, struct plec_error *err);
 void plec_pinned_free(struct plec_device *device, void *memory);
+/* Pins whole pages of the caller's own memory, so that copies from them need no staging. Unpin with
+ * the same arguments before the memory goes. PLEC_NO_MEMORY "PinRefused" with the system's reason;
+ * then nothing is pinned. */
+PLEC_MUST_USE enum plec_status plec_device_pin(struct plec_device *device, void *memory,
+                                               uint64_t n_bytes, struct plec_error *err);
+void plec_device_unpin(struct plec_device *device, void *memory, uint64_t n_bytes);
 
 /* Streams. Close waits for what was enqueued. */
 PLEC_MUST_USE enum plec_status plec_stream_open(struct plec_stream **out,

@@ -51,6 +51,7 @@ static void cpu_get_info(struct plec_device_info *out, const struct plec_device 
     memset(out, 0, sizeof *out);
     out->kind = PLEC_DEVICE_CPU;
     out->n_threads = device->n_threads;
+    out->numa_node = -1;
     if (pages > 0 && page_bytes > 0) out->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
     snprintf(out->name, sizeof out->name, "CPU, %u thread%s, %s", device->n_threads,
              device->n_threads == 1 ? "" : "s", plec_cpu_set_name(device->kernels));
@@ -88,6 +89,22 @@ static enum plec_status cpu_alloc(void **out, struct plec_device *device, uint64
 static void cpu_free(struct plec_device *device, void *memory) {
     (void)device;
     free(memory);
+}
+
+/* Locked in memory: what a copy engine needs, and the limit it meets, without the engine. */
+static enum plec_status cpu_pin(struct plec_device *device, void *memory, uint64_t n_bytes,
+                                struct plec_error *err) {
+    (void)device;
+    if (mlock(memory, (size_t)n_bytes) == 0) return PLEC_OK;
+    int reason = errno;
+    munlock(memory, (size_t)n_bytes);
+    return plec_fail(err, PLEC_NO_MEMORY, "PinRefused", "mlock of %llu bytes: %s",
+                     (unsigned long long)n_bytes, strerror(reason));
+}
+
+static void cpu_unpin(struct plec_device *device, void *memory, uint64_t n_bytes) {
+    (void)device;
+    munlock(memory, (size_t)n_bytes);
 }
 
 struct copy_args {
@@ -167,6 +184,8 @@ const struct plec_backend plec_cpu_backend = {
     .device_free = cpu_free,
     .pinned_alloc = cpu_alloc,
     .pinned_free = cpu_free,
+    .pin = cpu_pin,
+    .unpin = cpu_unpin,
     .stream_open = plec_cpu_stream_open,
     .stream_close = plec_cpu_stream_close,
     .stream_sync = plec_cpu_stream_sync,
