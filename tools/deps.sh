@@ -15,6 +15,12 @@ cmake_is_new_enough() {
     have cmake && cmake --version | awk '/^cmake version/ {
         split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
 }
+# The runtime library of clang's fuzzers, by whatever package of whatever version it came.
+fuzzers_link() {
+    have clang &&
+        echo 'int LLVMFuzzerTestOneInput(const void *d, unsigned long n) { return d && n > 9; }' |
+        clang -x c -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null
+}
 installed() {
     [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
 }
@@ -40,7 +46,7 @@ need libhwloc-dev library 'hwloc >= 2.0'
 need libgtest-dev library gtest
 if [ "${1:-}" = --ci ]; then
     need clang have clang
-    need libclang-rt-dev installed libclang-rt-dev
+    need libclang-rt-dev fuzzers_link
     need clang-format have clang-format
     need ninja-build have ninja
 fi
