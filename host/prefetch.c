@@ -20,8 +20,8 @@ static void default_u32(uint32_t *value, uint32_t otherwise) {
 }
 
 static void set_defaults(struct plec_prefetch_options *options) {
-    const uint64_t budget[] = {UINT64_MAX, 256 * MIB, 8 * MIB, 8 * MIB};
-    const uint64_t read[] = {UINT64_MAX, 32 * MIB, 4 * MIB, 4 * MIB};
+    const uint64_t budget[] = {UINT64_MAX, 256 * MIB, MIB, MIB};
+    const uint64_t read[] = {UINT64_MAX, 32 * MIB, MIB, MIB};
     const uint32_t copies[] = {4, 2, 1, 1};
     for (int c = 0; c < PLEC_N_URGENCIES; c++) {
         default_u64(&options->read_budget[c], budget[c]);
@@ -362,11 +362,24 @@ static enum plec_request_state merge(struct plec_prefetch *prefetch,
     return (fresh & ~known) != 0 ? PLEC_REQUEST_TAKEN : PLEC_REQUEST_MERGED;
 }
 
+/* What is certain and there already shall stay: on the device, or in its frame until it is copied.
+ */
+static void expect(struct plec_prefetch *prefetch, const struct plec_request *request,
+                   uint64_t mask) {
+    struct plec_residency *final = plec_final_tier(prefetch);
+    if ((plec_residency_valid(final, request->key) & mask) != 0)
+        plec_residency_expect(final, request->key, request->deadline);
+    uint64_t to_copy = mask & ~plec_residency_valid(final, request->key);
+    if ((plec_residency_valid(prefetch->options.host, request->key) & to_copy) != 0)
+        plec_residency_expect(prefetch->options.host, request->key, request->deadline);
+}
+
 static enum plec_request_state ask(struct plec_prefetch *prefetch,
                                    const struct plec_request *request) {
     const struct plec_key *key = &prefetch->options.keys->keys[request->key];
     uint64_t mask = request->mask != 0 ? request->mask : plec_key_full(key);
     if (request->deadline < prefetch->position) return PLEC_REQUEST_LATE;
+    if (request->urgency == PLEC_CERTAIN) expect(prefetch, request, mask);
     uint64_t there = plec_residency_valid(plec_final_tier(prefetch), request->key);
     if (request->host_only) there |= plec_residency_valid(prefetch->options.host, request->key);
     if ((mask & ~there) == 0) return PLEC_REQUEST_THERE;

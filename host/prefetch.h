@@ -11,7 +11,7 @@
  * ready
  *
  * Rules. A class starts nothing while a higher class waits to start something; speculation
- * (likely, idle) starts no read while a demand waits. Bytes being read in a class stay within its
+ * (likely, idle) begins nothing while a demand waits. Bytes being read in a class stay within its
  * budget. Copies go by chunks, and between chunks a higher class goes first. What is already being
  * read or copied is never asked for twice: a demand joins it, and lifts what is left to its class.
  * A request past its deadline, or cancelled, is dropped where it has not started; a started read
@@ -53,9 +53,9 @@ struct plec_prefetch_options {
     uint32_t max_demands;          /* demands not taken yet; 0: 256 */
     uint32_t max_reads;            /* READ jobs at once, of all classes; 0: 32 */
     uint64_t read_budget[PLEC_N_URGENCIES]; /* bytes being read; one job may always go. 0: no bound
-                                             for demand, 256 MiB certain, 8 MiB likely and idle */
+                                             for demand, 256 MiB certain, 1 MiB likely and idle */
     uint64_t read_bytes[PLEC_N_URGENCIES];  /* of one READ job, at least one expert; 0: no bound for
-                                             demand, 32 MiB certain, 4 MiB likely and idle */
+                                             demand, 32 MiB certain, 1 MiB likely and idle */
     uint32_t copies[PLEC_N_URGENCIES];      /* chunks being copied; 0: 4 demand, 2 certain, 1 */
     uint64_t chunk_bytes;                   /* of one COPY job; 0: 8 MiB */
     double whole_ratio;   /* before it is measured: reading an extent whole costs as much as this
@@ -154,7 +154,8 @@ enum plec_request_state {
     PLEC_REQUEST_LATE,   /* the deadline is past */
     PLEC_REQUEST_FULL    /* max_requests; not taken */
 };
-/* Asks for experts to be there later. Nobody is told when they are. */
+/* Asks for experts to be there later; what is certain and there already is kept. Nobody is told
+ * when they are. A key has one deadline a class at a time, so plan less than a step ahead. */
 enum plec_request_state plec_prefetch_request(struct plec_prefetch *prefetch,
                                               const struct plec_request *request);
 /* Drops what an origin asked for, where it has not started; of one key, or of all (PLEC_NO_KEY). */

@@ -363,6 +363,7 @@ bool plec_prefetch_next_copy(struct plec_job *out, struct plec_prefetch *prefetc
     bool blocked =
         false; /* a class waits for a device slot: lower ones only finish what they hold */
     for (int c = PLEC_DEMAND; prefetch->options.device != NULL && c < PLEC_N_URGENCIES; c++) {
+        blocked = blocked || (c >= PLEC_LIKELY && prefetch->n_waiting > 0);
         const struct plec_heap *open = &prefetch->open_moves[c];
         bool at_most = prefetch->counters.classes[c].copying >= prefetch->options.copies[c];
         uint32_t m = open->n > 0 ? open->items[0].id : PLEC_NONE;

@@ -263,16 +263,31 @@ void plec_load_drop(struct plec_prefetch *prefetch, uint32_t l, enum plec_urgenc
     plec_load_refresh(prefetch, l);
 }
 
+/* Asks again for what was certain to be used and had to go. A full queue lets it be. */
+static void ask_again(struct plec_prefetch *prefetch, const struct plec_eviction *eviction,
+                      bool host) {
+    struct plec_request request = {
+        .key = eviction->key,
+        .mask = eviction->valid,
+        .urgency = PLEC_CERTAIN,
+        .deadline = eviction->until,
+        .origin = PLEC_FROM_PLAN,
+        .host_only = host && prefetch->options.device != NULL,
+    };
+    if (eviction->valid != 0) (void)plec_prefetch_request(prefetch, &request);
+}
+
 void plec_load_evicted(struct plec_prefetch *prefetch, const struct plec_eviction *eviction,
                        bool host) {
-    if (eviction->key == PLEC_NO_KEY || prefetch->key_load[eviction->key] == PLEC_NONE) return;
+    if (eviction->key == PLEC_NO_KEY) return;
     uint32_t l = prefetch->key_load[eviction->key];
-    struct plec_load *load = &prefetch->loads[l];
     /* Speculation that was read and lost its frame is not read again: that would be thrashing. */
-    for (int c = PLEC_LIKELY; host && c < PLEC_N_URGENCIES; c++) {
+    for (int c = PLEC_LIKELY; host && l != PLEC_NONE && c < PLEC_N_URGENCIES; c++) {
+        struct plec_load *load = &prefetch->loads[l];
         uint64_t lost = load->want[c] & eviction->valid;
         prefetch->counters.classes[c].dropped += plec_count_bits(lost);
         load->want[c] &= ~lost;
     }
-    plec_load_refresh(prefetch, l);
+    if (l != PLEC_NONE) plec_load_refresh(prefetch, l);
+    if (eviction->expected) ask_again(prefetch, eviction, host);
 }

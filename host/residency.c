@@ -17,10 +17,12 @@ static uint64_t count_bits(uint64_t mask) {
 
 /* --- what a slot is worth ------------------------------------------------------------------ */
 
-/* Order of leaving among slots at rest: always below 2^62. */
+/* Order of leaving among slots at rest: always below 2^62. What was brought and never used goes
+ * first, so that wrong guesses take each other's slots. */
 static uint64_t worth(const struct plec_residency *tier, const struct plec_slot *slot) {
     const struct plec_key_memory *memory = &tier->memory[slot->key];
     uint64_t bits;
+    if (slot->used == 0 && tier->options.policy != PLEC_RESIDENCY_ORACLE) return 0;
     switch (tier->options.policy) {
     case PLEC_RESIDENCY_LFU:
         memcpy(&bits, &memory->score, sizeof bits); /* of a double >= 0: ordered as it is */
@@ -98,7 +100,8 @@ static void count_eviction(struct plec_residency *tier, uint32_t s) {
 static void vacate(struct plec_eviction *out, struct plec_residency *tier, uint32_t s) {
     struct plec_slot *slot = &tier->slots[s];
     assert(slot->references == 0);
-    *out = (struct plec_eviction){s, slot->key, slot->valid, slot->used};
+    bool expected = plec_heap_has(&tier->unconsumed, s) && !slot->speculative;
+    *out = (struct plec_eviction){s, slot->key, slot->valid, slot->used, expected, slot->until};
     plec_heap_remove(&tier->at_rest, s);
     consume(tier, s);
     struct plec_key_memory *memory = &tier->memory[slot->key];
@@ -168,26 +171,38 @@ static uint32_t take_free(struct plec_residency *tier, bool staging) {
 }
 
 /* Whether the slot that would leave first may leave for this. */
-static bool may_leave(const struct plec_residency *tier, enum plec_place_for why) {
+static bool may_leave(const struct plec_residency *tier, const struct plec_place_args *args) {
     if (tier->at_rest.n == 0) return false;
     const struct plec_heap_item *first = &tier->at_rest.items[0];
-    if (why == PLEC_PLACE_DEMAND || why == PLEC_PLACE_STREAM) return true;
-    if (first->rank >= PLEC_RANK_PROTECTED) return false;
     const struct plec_slot *slot = &tier->slots[first->id];
-    return why == PLEC_PLACE_CERTAIN || slot->used == 0 ||
-           slot->last_use + tier->options.protect <= tier->position;
+    bool protected = first->rank >= PLEC_RANK_PROTECTED;
+    switch (args->why) {
+    case PLEC_PLACE_CERTAIN: return !protected || slot->until > args->until;
+    case PLEC_PLACE_SPECULATION:
+        return !protected &&
+               (slot->used == 0 || slot->last_use + tier->options.protect <= tier->position);
+    case PLEC_PLACE_DEMAND:
+    case PLEC_PLACE_STREAM: break;
+    }
+    return true;
 }
 
 /* An empty slot, or PLEC_NO_SLOT. */
 static uint32_t find_room(struct plec_eviction *evicted, struct plec_residency *tier,
-                          enum plec_place_for why) {
+                          const struct plec_place_args *args) {
+    enum plec_place_for why = args->why;
     if (why == PLEC_PLACE_STREAM && tier->options.n_staging > 0) return take_free(tier, true);
     if (why == PLEC_PLACE_SPECULATION && tier->n_speculative >= tier->options.max_unconsumed)
         return PLEC_NO_SLOT;
     uint32_t s = take_free(tier, false);
-    if (s != PLEC_NO_SLOT || !may_leave(tier, why)) return s;
+    if (s != PLEC_NO_SLOT || !may_leave(tier, args)) return s;
     vacate(evicted, tier, tier->at_rest.items[0].id);
     return take_free(tier, false);
+}
+
+static void protect(struct plec_residency *tier, uint32_t s, uint64_t until) {
+    tier->slots[s].until = until;
+    plec_heap_put(&tier->unconsumed, s, until);
 }
 
 static void occupy(struct plec_residency *tier, uint32_t s, const struct plec_place_args *args) {
@@ -198,18 +213,28 @@ static void occupy(struct plec_residency *tier, uint32_t s, const struct plec_pl
     tier->memory[args->key].slot = s;
     if (slot->staging) tier->counters.staged++;
     if (args->why != PLEC_PLACE_CERTAIN && args->why != PLEC_PLACE_SPECULATION) return;
-    slot->until = args->until;
-    plec_heap_put(&tier->unconsumed, s, args->until);
+    protect(tier, s, args->until);
     slot->speculative = args->why == PLEC_PLACE_SPECULATION;
     tier->n_speculative += slot->speculative;
 }
 
+void plec_residency_expect(struct plec_residency *tier, uint32_t key, uint64_t until) {
+    uint32_t s = tier->memory[key].slot;
+    if (s == PLEC_NO_SLOT || until < tier->position) return;
+    struct plec_slot *slot = &tier->slots[s];
+    bool sooner = plec_heap_has(&tier->unconsumed, s) && !slot->speculative && slot->until <= until;
+    if (sooner) return;
+    consume(tier, s); /* as speculation, if it was */
+    protect(tier, s, until);
+    settle(tier, s);
+}
+
 bool plec_residency_place(struct plec_slot_ref *out, struct plec_eviction *evicted,
                           struct plec_residency *tier, const struct plec_place_args *args) {
-    struct plec_eviction gone = {PLEC_NO_SLOT, PLEC_NO_KEY, 0, 0};
+    struct plec_eviction gone = {.slot = PLEC_NO_SLOT, .key = PLEC_NO_KEY};
     uint32_t s = tier->memory[args->key].slot;
     if (s == PLEC_NO_SLOT) {
-        s = find_room(&gone, tier, args->why);
+        s = find_room(&gone, tier, args);
         if (s != PLEC_NO_SLOT) occupy(tier, s, args);
     }
     if (evicted != NULL) *evicted = gone;

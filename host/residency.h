@@ -8,9 +8,10 @@
  *
  *   free -> placed (1 reference: the load) -> loaded, bit by bit -> handed out <-> at rest -> free
  *
- * Slots at rest leave in the order of the policy. What prefetch brought and nobody has used yet is
- * protected from other prefetch until its deadline; a demand takes even that. The last n_staging
- * slots pass through: they are empty again at the last release, and hold what exceeds the cache.
+ * Slots at rest leave in the order of the policy, those that nobody used first. What is to be used
+ * by a deadline, and has not been, is protected until then: only a demand, or what is certain to be
+ * used sooner, takes its slot. The last n_staging slots pass through: they are empty again at the
+ * last release, and hold what exceeds the cache.
  *
  * Counters are made in the function that hands a slot out. Bytes are experts x entry_bytes.
  *
@@ -54,6 +55,8 @@ struct plec_slot_ref {
 struct plec_eviction {
     uint32_t slot, key;
     uint64_t valid, used; /* experts that were there; those of them ever handed out */
+    bool expected;        /* it was certain to be used, by position `until` */
+    uint64_t until;
 };
 
 struct plec_residency_options {
@@ -62,7 +65,7 @@ struct plec_residency_options {
     uint32_t n_staging;               /* that pass through; n_slots + n_staging >= 1 */
     enum plec_residency_policy policy;
     uint32_t half_life;      /* LFU: positions after which a use counts half; 0: 32 steps */
-    uint32_t protect;        /* speculation leaves alone what was used within so many positions */
+    uint32_t protect;        /* speculation spares what was used within so many positions; 0: 2 */
     uint32_t max_unconsumed; /* slots that unused speculation may hold; 0: a quarter of n_slots */
     uint32_t thrash;         /* coming back within so many positions counts; 0: 8 steps */
     const uint32_t *future;  /* [n_future] oracle: keys in the order they will be handed out */
@@ -98,8 +101,9 @@ bool plec_residency_has(const struct plec_residency *tier, uint32_t key);
 
 enum plec_place_for {
     PLEC_PLACE_DEMAND,      /* takes any slot at rest */
-    PLEC_PLACE_CERTAIN,     /* spares what is to be used before its deadline */
-    PLEC_PLACE_SPECULATION, /* ... and what was used lately, within a share of the slots */
+    PLEC_PLACE_CERTAIN,     /* spares what is to be used no later than its own deadline */
+    PLEC_PLACE_SPECULATION, /* spares all that is to be used, and what was used lately, and keeps
+                               within a share of the slots */
     PLEC_PLACE_STREAM       /* takes a staging slot; where there are none, as demand */
 };
 
@@ -115,6 +119,10 @@ bool plec_residency_place(struct plec_slot_ref *out, struct plec_eviction *evict
 /* The bytes of these experts are in the slot, brought for `origin`. The reference stays. */
 void plec_residency_loaded(struct plec_residency *tier, struct plec_slot_ref ref, uint64_t mask,
                            enum plec_origin origin);
+
+/* What a key has is certain to be used by a position: protects it until it is used, or until then.
+ * Nothing when it has no slot. */
+void plec_residency_expect(struct plec_residency *tier, uint32_t key, uint64_t until);
 
 /* Hands out the slot of a key whose experts `mask` are all there, retained. hit and late tell what
  * was there, and what was on its way, when the caller first asked: all else counts as missed. */

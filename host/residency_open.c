@@ -5,7 +5,7 @@
 
 #include "host/residency_parts.h"
 
-enum { DEFAULT_HALF_LIFE_STEPS = 32, DEFAULT_THRASH_STEPS = 8 };
+enum { DEFAULT_HALF_LIFE_STEPS = 32, DEFAULT_THRASH_STEPS = 8, DEFAULT_PROTECT = 2 };
 
 static enum plec_status allocate(struct plec_residency *tier, struct plec_error *err) {
     const struct plec_keyspace *keys = tier->options.keys;
@@ -43,6 +43,7 @@ static void set_defaults(struct plec_residency_options *options) {
     uint32_t n_layers = options->keys->n_layers;
     if (options->half_life == 0) options->half_life = DEFAULT_HALF_LIFE_STEPS * n_layers;
     if (options->half_life == 0) options->half_life = 1;
+    if (options->protect == 0) options->protect = DEFAULT_PROTECT;
     if (options->thrash == 0) options->thrash = DEFAULT_THRASH_STEPS * n_layers;
     if (options->max_unconsumed == 0) options->max_unconsumed = (options->n_slots + 3) / 4;
 }

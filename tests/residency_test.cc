@@ -402,6 +402,7 @@ TEST(Residency, TellsWhatLeavesBeforeTheSlotIsUsedAgain) {
     EXPECT_EQ(hook.seen[0].valid, 0x7u);
     EXPECT_EQ(hook.seen[0].used, 0x1u);
     EXPECT_EQ(t.evicted.valid, 0x7u);
+    EXPECT_FALSE(t.evicted.expected);
     plec_residency_release(t.tier, ref);
 }
 
@@ -445,7 +446,7 @@ TEST(Residency, OtherPrefetchSparesWhatIsToBeUsedAndADemandTakesTheLastNeeded) {
 TEST(Residency, ProtectionEndsWithTheDeadlineAndWithUse) {
     Tier t(slots(2));
     ASSERT_TRUE(t.bring(0, PLEC_PLACE_CERTAIN, 3));
-    ASSERT_TRUE(t.bring(1, PLEC_PLACE_CERTAIN, 9));
+    ASSERT_TRUE(t.bring(1, PLEC_PLACE_CERTAIN, 5));
     plec_residency_advance(t.tier, 3);
     EXPECT_FALSE(t.bring(2, PLEC_PLACE_CERTAIN, 5));
     plec_residency_advance(t.tier, 4);
@@ -454,6 +455,27 @@ TEST(Residency, ProtectionEndsWithTheDeadlineAndWithUse) {
     t.use(1);
     EXPECT_TRUE(t.bring(3, PLEC_PLACE_CERTAIN, 5)); /* 1 was used */
     EXPECT_FALSE(t.there(1));
+}
+
+TEST(Residency, WhatIsCertainSoonerTakesTheSlotOfWhatIsCertainLater) {
+    Tier t(slots(2));
+    ASSERT_TRUE(t.bring(0, PLEC_PLACE_CERTAIN, 3));
+    ASSERT_TRUE(t.bring(1, PLEC_PLACE_CERTAIN, 9));
+    ASSERT_TRUE(t.bring(2, PLEC_PLACE_CERTAIN, 8));
+    EXPECT_EQ(t.evicted.key, 1u);
+    EXPECT_TRUE(t.evicted.expected);
+    EXPECT_EQ(t.evicted.until, 9u);
+    EXPECT_FALSE(t.bring(1, PLEC_PLACE_CERTAIN, 9)); /* and not the reverse */
+}
+
+TEST(Residency, WhatIsThereCanBeKeptForACertainUse) {
+    Tier t(slots(2));
+    t.use(0), t.use(1);
+    plec_residency_expect(t.tier, 0, 4);
+    ASSERT_TRUE(t.bring(2, PLEC_PLACE_CERTAIN, 4));
+    EXPECT_TRUE(t.there(0));
+    EXPECT_FALSE(t.bring(3, PLEC_PLACE_CERTAIN, 4));
+    plec_residency_expect(t.tier, 9, 4); /* has no slot: nothing */
 }
 
 TEST(Residency, SpeculationSparesWhatWasUsedLately) {
