@@ -30,11 +30,13 @@ struct plec_device_options {
     uint32_t queue_capacity; /* enqueued operations a stream holds before a call waits for room;
                                 0: 256 */
     bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do */
+    uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
+                                the processor has */
 };
 
 struct plec_device_info {
     enum plec_device_kind kind;
-    char name[128]; /* "CPU, 2 threads, AVX2+FMA" */
+    char name[128]; /* "CPU, 2 threads, AVX-512" */
     uint32_t n_threads;
     uint64_t memory_bytes; /* in all; 0 when unknown */
     int32_t numa_node;     /* the node of the host it is attached to; -1: none, or unknown */
@@ -149,7 +151,8 @@ PLEC_MUST_USE enum plec_status plec_launch_sigmoid(struct plec_stream *stream, f
 PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_t n,
                                                  float factor, struct plec_error *err);
 
-/* Which kernel a format runs with on this device: "avx2", "plain_c"; NULL when there is none. */
+/* Which kernel a format runs with on this device: "avx512", "avx2", "plain_c"; NULL when there is
+ * none. */
 const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format);
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include "lyrw/codec/bits.h"
 #include "tests/support/bank.h"
@@ -31,11 +32,19 @@ const uint16_t vector_formats[] = {PLEC_FORMAT_F32,  PLEC_FORMAT_F16,  PLEC_FORM
                                    PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q4_0, PLEC_FORMAT_Q4_K,
                                    PLEC_FORMAT_Q6_K, PLEC_FORMAT_MXFP4};
 
+/* The kernels a device is told to use. Where the processor lacks the vectors, the tests of a set
+ * run what it falls back on. */
+enum Kernels { BEST, AVX2, PLAIN_C };
+const enum Kernels all_kernels[] = {BEST, AVX2, PLAIN_C};
+
 /* A device with one stream; every buffer it hands out starts as NaN. */
 class Cpu {
   public:
-    explicit Cpu(uint32_t n_threads = 2, bool plain_c = false) {
-        struct plec_device_options options = {n_threads, 0, plain_c};
+    explicit Cpu(uint32_t n_threads = 2, enum Kernels kernels = BEST) {
+        struct plec_device_options options = {};
+        options.n_threads = n_threads;
+        options.plain_c = kernels == PLAIN_C;
+        options.vector_bits = kernels == AVX2 ? 256 : 0;
         EXPECT_EQ(plec_device_open(&device_, PLEC_DEVICE_CPU, &options, nullptr), PLEC_OK);
         EXPECT_EQ(plec_stream_open(&stream_, device_, nullptr), PLEC_OK);
     }
@@ -55,7 +64,7 @@ class Cpu {
     }
 
     enum plec_status experts(std::vector<float> *y, const struct plec_bank *bank, const Step &step,
-                             struct plec_error *err = nullptr) {
+                             struct plec_error *err, struct plec_stream *stream = nullptr) {
         uint64_t bytes = 0;
         EXPECT_TRUE(plec_experts_workspace(&bytes, device_, bank, step.n_tokens, step.n_slots));
         void *workspace = nullptr;
@@ -75,8 +84,9 @@ class Cpu {
         args.x = step.x.data();
         args.y = y->data();
         args.workspace = workspace;
-        enum plec_status status = plec_launch_experts(stream_, &args, err);
-        if (status == PLEC_OK) status = plec_stream_sync(stream_, err);
+        if (stream == nullptr) stream = stream_;
+        enum plec_status status = plec_launch_experts(stream, &args, err);
+        if (status == PLEC_OK) status = plec_stream_sync(stream, err);
         plec_device_free(device_, workspace);
         return status;
     }
@@ -171,15 +181,16 @@ INSTANTIATE_TEST_SUITE_P(Cpu, EveryFormat, ::testing::ValuesIn(all_formats()), f
 TEST_P(EveryFormat, EqualsTheReferenceInEveryLayout) {
     const uint32_t tokens[] = {1, 2, 3, 5, 8, 17}, widths[] = {32, 96, 256, 288, 512, 704};
     const uint16_t format = GetParam();
-    Cpu cpu;
+    Cpu best, avx2(2, AVX2), plain(2, PLAIN_C);
     size_t turn = format;
     for (const Layout &layout : layouts)
         for (uint32_t n_tokens : tokens) {
             if (++turn % 2 == 0 && n_tokens > 3) continue; /* each layout meets half of them */
             BankSpec spec = spec_of(format, layout);
             spec.n_entries = turn % 3 == 0 ? 3 : 9;
-            spec.input_dim = fit(format, widths[turn % 6]);
-            spec.intermediate_dim = fit(format, widths[(turn / 2 + 2) % 6]);
+            size_t n_widths = n_tokens > 3 ? 4 : 6; /* many tokens at moderate widths */
+            spec.input_dim = fit(format, widths[turn % n_widths]);
+            spec.intermediate_dim = fit(format, widths[(turn / 2 + 2) % n_widths]);
             spec.output_dim = 33;
             spec.bias = turn % 3 == 0 ? PLEC_FORMAT_F32 : -1;
             spec.scales = turn % 4 == 1;
@@ -187,28 +198,33 @@ TEST_P(EveryFormat, EqualsTheReferenceInEveryLayout) {
             spec.seed = static_cast<uint32_t>(turn);
             Bank bank(spec);
             Step step = make_step(bank.get(), n_tokens, 2, spec.seed);
-            EXPECT_LT(nmse(cpu.experts(bank.get(), step), reference_step(bank.get(), step)),
-                      most_nmse)
-                << layout.name << ", " << n_tokens << " tokens, " << spec.input_dim << " -> "
-                << spec.intermediate_dim << ", " << plec_activation_name(spec.maths.activation);
+            std::vector<double> wanted = reference_step(bank.get(), step);
+            for (Cpu *cpu : {&best, &avx2, &plain})
+                EXPECT_LT(nmse(cpu->experts(bank.get(), step), wanted), most_nmse)
+                    << cpu->kernel(format) << ", " << layout.name << ", " << n_tokens << " tokens, "
+                    << spec.input_dim << " -> " << spec.intermediate_dim << ", "
+                    << plec_activation_name(spec.maths.activation);
         }
 }
 
 TEST_P(EveryFormat, LinearEqualsTheReference) {
     const uint16_t format = GetParam();
-    Cpu cpu;
+    Cpu best, avx2(2, AVX2), plain(2, PLAIN_C);
     Random random(format);
     for (uint32_t n_tokens : {1u, 2u, 3u, 4u, 5u, 9u})
         for (uint32_t width : {1u, 31u, 160u, 500u, 1100u}) {
             Matrix m = random.matrix(format, 7, fit(format, width));
             std::vector<float> x = random.normals(static_cast<size_t>(n_tokens) * m.cols);
             std::vector<double> wanted = reference_linear(m.view(), x, n_tokens);
-            EXPECT_LT(nmse(cpu.linear(m.view(), x, n_tokens), wanted), most_nmse)
-                << n_tokens << " tokens, " << m.cols << " columns";
+            for (Cpu *cpu : {&best, &avx2, &plain})
+                EXPECT_LT(nmse(cpu->linear(m.view(), x, n_tokens), wanted), most_nmse)
+                    << cpu->kernel(format) << ", " << n_tokens << " tokens, " << m.cols
+                    << " columns";
             std::vector<float> before = random.normals(wanted.size());
             for (size_t i = 0; i < wanted.size(); i++)
                 wanted[i] += before[i];
-            EXPECT_LT(nmse(cpu.linear(m.view(), x, n_tokens, before), wanted), most_nmse);
+            for (Cpu *cpu : {&best, &avx2, &plain})
+                EXPECT_LT(nmse(cpu->linear(m.view(), x, n_tokens, before), wanted), most_nmse);
         }
 }
 
@@ -217,7 +233,7 @@ TEST_P(EveryFormat, PaddedColumnsOfDownCountAsZero) {
     const uint16_t format = GetParam();
     uint32_t block = plec_format_find(format)->block_elems;
     if (block == 1) return; /* nothing to pad */
-    Cpu cpu;
+    Cpu best, avx2(2, AVX2), plain(2, PLAIN_C);
     for (uint32_t whole : {0u, 1u, 2u, 3u}) {
         BankSpec spec;
         spec.down = format;
@@ -227,26 +243,23 @@ TEST_P(EveryFormat, PaddedColumnsOfDownCountAsZero) {
         spec.output_dim = 40;
         Bank bank(spec);
         Step step = make_step(bank.get(), 5, 2, whole);
-        EXPECT_LT(nmse(cpu.experts(bank.get(), step), reference_step(bank.get(), step)), most_nmse)
-            << spec.intermediate_dim << " of " << spec.down_cols;
+        std::vector<double> wanted = reference_step(bank.get(), step);
+        for (Cpu *cpu : {&best, &avx2, &plain})
+            EXPECT_LT(nmse(cpu->experts(bank.get(), step), wanted), most_nmse)
+                << cpu->kernel(format) << ", " << spec.intermediate_dim << " of " << spec.down_cols;
     }
 }
 
-TEST_P(EveryFormat, GivesTheSameBitsForAnyThreadsAndBatch) {
-    const uint16_t format = GetParam();
-    BankSpec spec = spec_of(format, layouts[3]);
-    spec.n_entries = 3;
-    spec.input_dim = fit(format, 288);
-    spec.intermediate_dim = fit(format, 96);
-    spec.output_dim = 130;
+/* Twice, on other numbers of threads, and each token alone. */
+void expect_same_bits(const BankSpec &spec, enum Kernels kernels) {
     Bank bank(spec);
     Step step = make_step(bank.get(), 17, 2, 5);
-    Cpu one(1);
+    Cpu one(1, kernels);
     const std::vector<float> wanted = one.experts(bank.get(), step);
     ASSERT_LT(nmse(wanted, reference_step(bank.get(), step)), most_nmse);
     EXPECT_TRUE(same_bits(wanted, one.experts(bank.get(), step))) << "twice";
     for (uint32_t n_threads : {2u, 3u, 7u}) {
-        Cpu cpu(n_threads);
+        Cpu cpu(n_threads, kernels);
         EXPECT_TRUE(same_bits(wanted, cpu.experts(bank.get(), step))) << n_threads << " threads";
     }
     for (uint32_t t = 0; t < step.n_tokens; t++) {
@@ -260,15 +273,30 @@ TEST_P(EveryFormat, GivesTheSameBitsForAnyThreadsAndBatch) {
     }
 }
 
-TEST_P(EveryFormat, PlainCAgreesWithTheVectorKernel) {
+TEST_P(EveryFormat, GivesTheSameBitsForAnyThreadsAndBatch) {
     const uint16_t format = GetParam();
-    Cpu cpu(2), plain(2, true);
+    BankSpec spec = spec_of(format, layouts[3]);
+    spec.n_entries = 3;
+    spec.input_dim = fit(format, 288);
+    spec.intermediate_dim = fit(format, 96);
+    spec.output_dim = 130;
+    for (enum Kernels kernels : all_kernels) {
+        SCOPED_TRACE(Cpu(1, kernels).kernel(format));
+        expect_same_bits(spec, kernels);
+    }
+}
+
+TEST_P(EveryFormat, PlainCAgreesWithTheVectorKernels) {
+    const uint16_t format = GetParam();
+    Cpu best, avx2(2, AVX2), plain(2, PLAIN_C);
     EXPECT_STREQ(plain.kernel(format), "plain_c");
     Random random(format);
     Matrix m = random.matrix(format, 19, fit(format, 700));
     std::vector<float> x = random.normals(static_cast<size_t>(6) * m.cols);
-    std::vector<float> a = cpu.linear(m.view(), x, 6), b = plain.linear(m.view(), x, 6);
-    EXPECT_LT(nmse(a, std::vector<double>(b.begin(), b.end())), most_nmse);
+    std::vector<float> a = plain.linear(m.view(), x, 6);
+    std::vector<double> wanted(a.begin(), a.end());
+    EXPECT_LT(nmse(best.linear(m.view(), x, 6), wanted), most_nmse);
+    EXPECT_LT(nmse(avx2.linear(m.view(), x, 6), wanted), most_nmse);
 }
 
 /* A vector wider than a stream's scratch holds an image of. */
@@ -430,6 +458,30 @@ TEST(CpuKernels, NoTokensAndNoSlotsAreFine) {
     EXPECT_EQ(cpu.experts(bank.get(), no_slots), std::vector<float>(512, 0.0f));
 }
 
+/* Streams share the helpers and nothing else. */
+TEST(CpuKernels, TwoStreamsRunExpertsAtOnce) {
+    Cpu cpu(3);
+    BankSpec spec;
+    spec.gate = spec.up = PLEC_FORMAT_Q4_K, spec.down = PLEC_FORMAT_Q6_K;
+    Bank bank(spec);
+    Step step = make_step(bank.get(), 8, 2, 4);
+    const std::vector<float> wanted = cpu.experts(bank.get(), step);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; i++)
+        threads.emplace_back([&] {
+            struct plec_stream *stream = nullptr;
+            ASSERT_EQ(plec_stream_open(&stream, cpu.device(), nullptr), PLEC_OK);
+            std::vector<float> y;
+            for (int round = 0; round < 10; round++) {
+                ASSERT_EQ(cpu.experts(&y, bank.get(), step, nullptr, stream), PLEC_OK);
+                EXPECT_TRUE(same_bits(wanted, y));
+            }
+            plec_stream_close(stream);
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+}
+
 TEST(CpuKernels, RefusesAnIdOutsideTheBank) {
     Cpu cpu;
     Bank bank(BankSpec{});
@@ -467,22 +519,32 @@ TEST(CpuKernels, WorkspaceSizesThatOverflowAreRefused) {
     EXPECT_GT(bytes, 4096u * 8 * 256 * 4);
 }
 
-/* Compares one row with the exact decode where either is NaN or infinite. */
-void expect_same_kind(float got, double wanted, const std::string &what) {
+/* Sum of |w x| over a one-row matrix: what rounding is relative to. */
+double magnitude(const struct plec_matrix &m, const std::vector<float> &x) {
+    std::vector<double> row(m.cols);
+    plec_matrix_row_f64(row.data(), &m, 0);
+    double sum = 0;
+    for (size_t i = 0; i < m.cols; i++)
+        sum += fabs(row[i] * x[i]);
+    return sum;
+}
+
+/* NaN for NaN, infinity for infinity, and finite values within rounding. */
+void expect_same_kind(float got, double wanted, double rounding, const std::string &what) {
     if (std::isnan(wanted))
         EXPECT_TRUE(std::isnan(got)) << what << ": wanted NaN, got " << got;
     else if (std::isinf(wanted))
         EXPECT_EQ(got, static_cast<float>(wanted)) << what;
     else
-        EXPECT_NEAR(got, wanted, 1e-5 * (1e-30 + fabs(wanted))) << what;
+        EXPECT_NEAR(got, wanted, rounding) << what;
 }
 
 void expect_exact_row(const Matrix &m, const std::vector<float> &x, const std::string &what) {
-    for (bool plain_c : {false, true}) {
-        Cpu cpu(1, plain_c);
+    for (enum Kernels kernels : all_kernels) {
+        Cpu cpu(1, kernels);
         float got = cpu.linear(m.view(), x, 1)[0];
-        expect_same_kind(got, reference_linear(m.view(), x, 1)[0],
-                         what + (plain_c ? " in plain C" : ""));
+        expect_same_kind(got, reference_linear(m.view(), x, 1)[0], 1e-6 * magnitude(m.view(), x),
+                         what + " with " + cpu.kernel(m.format));
     }
 }
 
@@ -543,20 +605,22 @@ TEST(CpuKernels, EdgeWeightsOfFloatFormatsComeOutAsTheDecodeSays) {
 
 TEST_P(EveryFormat, NanAndInfiniteInputsReachTheirTokenOnly) {
     const uint16_t format = GetParam();
-    Cpu cpu;
-    Random random(format);
-    Matrix m = random.matrix(format, 9, fit(format, 300));
-    std::vector<float> x = random.normals(static_cast<size_t>(4) * m.cols);
-    std::vector<float> clean = cpu.linear(m.view(), x, 4);
-    x[1 * m.cols + 17 % m.cols] = nan_f;
-    x[2 * m.cols + 5 % m.cols] = -inf_f;
-    std::vector<float> y = cpu.linear(m.view(), x, 4);
-    std::vector<double> wanted = reference_linear(m.view(), x, 4);
-    for (uint32_t r = 0; r < m.rows; r++) {
-        EXPECT_EQ(y[r], clean[r]);
-        EXPECT_TRUE(std::isnan(y[m.rows + r]));
-        expect_same_kind(y[2 * m.rows + r], wanted[2 * m.rows + r], "infinite input");
-        EXPECT_EQ(y[3 * m.rows + r], clean[3 * m.rows + r]);
+    for (enum Kernels kernels : all_kernels) {
+        Cpu cpu(2, kernels);
+        Random random(format);
+        Matrix m = random.matrix(format, 9, fit(format, 300));
+        std::vector<float> x = random.normals(static_cast<size_t>(4) * m.cols);
+        std::vector<float> clean = cpu.linear(m.view(), x, 4);
+        x[1 * m.cols + 17 % m.cols] = nan_f;
+        x[2 * m.cols + 5 % m.cols] = -inf_f;
+        std::vector<float> y = cpu.linear(m.view(), x, 4);
+        std::vector<double> wanted = reference_linear(m.view(), x, 4);
+        for (uint32_t r = 0; r < m.rows; r++) {
+            EXPECT_EQ(y[r], clean[r]);
+            EXPECT_TRUE(std::isnan(y[m.rows + r]));
+            expect_same_kind(y[2 * m.rows + r], wanted[2 * m.rows + r], 0, "infinite input");
+            EXPECT_EQ(y[3 * m.rows + r], clean[3 * m.rows + r]);
+        }
     }
 }
 

@@ -1,84 +1,134 @@
 #include "device/cpu/activation.h"
 
 #include <math.h>
+#include <string.h>
 
-float plec_cpu_sigmoid(float z) {
-    return 1.0f / (1.0f + expf(-z));
+static void sigmoid_plain(float *z, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        z[i] = 1.0f / (1.0f + expf(-z[i]));
 }
+
+#if defined(__x86_64__)
+plec_cpu_sigmoid_function plec_cpu_sigmoid_avx2;
+
+plec_cpu_sigmoid_function *plec_cpu_sigmoid_find(enum plec_cpu_set set) {
+    return set == PLEC_CPU_PLAIN_C ? sigmoid_plain : plec_cpu_sigmoid_avx2;
+}
+#else
+plec_cpu_sigmoid_function *plec_cpu_sigmoid_find(enum plec_cpu_set set) {
+    (void)set;
+    return sigmoid_plain;
+}
+#endif
 
 /* Comparisons, not fminf and fmaxf: a NaN stays. */
-static float at_most(float v, float limit) {
-    return v > limit ? limit : v;
+static void cap(float *v, float limit, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = v[i] > limit ? limit : v[i];
 }
 
-static float clamp(float v, float limit) {
-    return v > limit ? limit : v < -limit ? -limit : v;
+static void clamp(float *v, float limit, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = v[i] > limit ? limit : v[i] < -limit ? -limit : v[i];
 }
 
-static float relu(float v) {
-    return v < 0 ? 0 : v;
+static void relu(float *v, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = v[i] < 0 ? 0 : v[i];
 }
 
-static float silu(float v) {
-    return v * plec_cpu_sigmoid(v);
+static void multiply(float *v, const float *by, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] *= by[i];
+}
+
+/* v *= sigmoid(alpha v); z [n] is scratch. */
+static void swish(float *v, float *z, float alpha, size_t n, plec_cpu_sigmoid_function *sigmoid) {
+    for (size_t i = 0; i < n; i++)
+        z[i] = alpha * v[i];
+    sigmoid(z, n);
+    multiply(v, z, n);
 }
 
 /* 0.5 (1 + tanh z) is the sigmoid of 2z, which loses nothing where tanh is near -1. */
-static float gelu_tanh(float v) {
+static void gelu_tanh(float *v, float *z, size_t n, plec_cpu_sigmoid_function *sigmoid) {
     const float two_sqrt_2_over_pi = 1.5957691216057308f;
-    return v * plec_cpu_sigmoid(two_sqrt_2_over_pi * v * (1.0f + 0.044715f * v * v));
+    for (size_t i = 0; i < n; i++)
+        z[i] = two_sqrt_2_over_pi * v[i] * (1.0f + 0.044715f * v[i] * v[i]);
+    sigmoid(z, n);
+    multiply(v, z, n);
 }
 
 /* 0.5 (1 + erf z) is 0.5 erfc(-z). */
-static float gelu_erf(float v) {
+static void gelu_erf(float *v, size_t n) {
     const float sqrt_half = 0.70710678118654752f;
-    return 0.5f * v * erfcf(-v * sqrt_half);
+    for (size_t i = 0; i < n; i++)
+        v[i] = 0.5f * v[i] * erfcf(-v[i] * sqrt_half);
 }
 
-static float situ(const struct plec_expert_maths *maths, float v) {
-    float beta = maths->beta == 0 ? 1.0f : (float)maths->beta;
-    return beta * tanhf(v / beta) * plec_cpu_sigmoid(v);
+static void situ(float *v, float *z, float beta, size_t n, plec_cpu_sigmoid_function *sigmoid) {
+    memcpy(z, v, n * sizeof *v);
+    sigmoid(z, n);
+    for (size_t i = 0; i < n; i++)
+        v[i] = beta * tanhf(v[i] / beta) * z[i];
 }
 
-static float situ_up(const struct plec_expert_maths *maths, float u) {
-    float beta = (float)maths->linear_beta;
-    return maths->linear_beta == 0 ? u : beta * tanhf(u / beta);
-}
-
-/* What the gate becomes, or u where there is no gate. */
-static float activate(const struct plec_expert_maths *maths, float v) {
+/* v = the function of the gate, or of u where there is no gate. */
+static void activate(float *v, float *z, const struct plec_expert_maths *maths, size_t n,
+                     plec_cpu_sigmoid_function *sigmoid) {
     float limit = (float)maths->limit;
     switch (maths->activation) {
-    case PLEC_SILU: return silu(v);
-    case PLEC_GELU_TANH: return gelu_tanh(v);
-    case PLEC_GELU_ERF: return gelu_erf(v);
-    case PLEC_RELU: return relu(v);
-    case PLEC_RELU_SQR: return relu(v) * relu(v);
+    case PLEC_SILU: swish(v, z, 1, n, sigmoid); break;
+    case PLEC_GELU_TANH: gelu_tanh(v, z, n, sigmoid); break;
+    case PLEC_GELU_ERF: gelu_erf(v, n); break;
+    case PLEC_RELU: relu(v, n); break;
+    case PLEC_RELU_SQR:
+        relu(v, n);
+        multiply(v, v, n);
+        break;
     case PLEC_CLAMPED_GLU:
-        v = at_most(v, limit);
-        return v * plec_cpu_sigmoid((float)maths->alpha * v);
-    case PLEC_CLAMPED_GATED: return silu(at_most(v, limit));
-    case PLEC_SITU_GLU: return situ(maths, v);
-    case PLEC_SILU_STEP: return at_most(silu(v), limit);
+        cap(v, limit, n);
+        swish(v, z, (float)maths->alpha, n, sigmoid);
+        break;
+    case PLEC_CLAMPED_GATED:
+        cap(v, limit, n);
+        swish(v, z, 1, n, sigmoid);
+        break;
+    case PLEC_SITU_GLU: situ(v, z, maths->beta == 0 ? 1.0f : (float)maths->beta, n, sigmoid); break;
+    case PLEC_SILU_STEP:
+        swish(v, z, 1, n, sigmoid);
+        cap(v, limit, n);
+        break;
     case PLEC_N_ACTIVATIONS: break;
     }
-    return NAN;
 }
 
-/* What the activated gate multiplies. */
-static float factor(const struct plec_expert_maths *maths, float u) {
-    float limit = (float)maths->limit;
+/* u = what the activated gate multiplies. */
+static void shape_up(float *u, const struct plec_expert_maths *maths, size_t n) {
+    float limit = (float)maths->limit, beta = (float)maths->linear_beta;
     switch (maths->activation) {
-    case PLEC_CLAMPED_GLU: return clamp(u, limit) + 1.0f;
+    case PLEC_CLAMPED_GLU:
+        clamp(u, limit, n);
+        for (size_t i = 0; i < n; i++)
+            u[i] += 1.0f;
+        break;
     case PLEC_CLAMPED_GATED:
-    case PLEC_SILU_STEP: return clamp(u, limit);
-    case PLEC_SITU_GLU: return situ_up(maths, u);
-    default: return u;
+    case PLEC_SILU_STEP: clamp(u, limit, n); break;
+    case PLEC_SITU_GLU:
+        for (size_t i = 0; i < n && beta != 0; i++)
+            u[i] = beta * tanhf(u[i] / beta);
+        break;
+    default: break;
     }
 }
 
-void plec_cpu_activate(float *h, const struct plec_expert_maths *maths, const float *g,
-                       const float *u, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        h[i] = g != NULL ? activate(maths, g[i]) * factor(maths, u[i]) : activate(maths, u[i]);
+void plec_cpu_activate(float *h, const struct plec_expert_maths *maths, float *g, float *u,
+                       size_t n, plec_cpu_sigmoid_function *sigmoid) {
+    float *v = g != NULL ? g : u;
+    activate(v, h, maths, n, sigmoid);
+    if (g != NULL) {
+        shape_up(u, maths, n);
+        multiply(v, u, n);
+    }
+    memcpy(h, v, n * sizeof *h);
 }

@@ -1,68 +1,58 @@
-/* avx2.h: what the AVX2 kernels share. Only for files compiled with -mavx2 -mfma -mf16c.
- *
- * A kernel is one always-inline function over n tokens, made into functions for 1 to 4 by
- * PLEC_CPU_KERNEL. Each token has its own accumulators and the same operations whatever n is. The
- * loops over tokens and parts are unrolled, so that accumulators stay in registers.
- */
+/* avx2.h: what the AVX2 kernels share. Only for files compiled with -mavx2 -mfma -mf16c. */
 #ifndef PLEC_DEVICE_CPU_AVX2_H
 #define PLEC_DEVICE_CPU_AVX2_H
 
 #include <immintrin.h>
+#include <string.h>
 
-#include "device/cpu/kernel.h"
+#include "device/cpu/vector.h"
 
-#define PLEC_CPU_INLINE static inline __attribute__((always_inline))
-#define PLEC_CPU_UNROLL _Pragma("GCC unroll 8")
+typedef __m256 plec_avx2_vector;
 
-/* Lanes added in a fixed order. */
-PLEC_CPU_INLINE float plec_avx2_add_lanes(__m256 v) {
-    __m128 sum = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
-    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_shuffle_ps(sum, sum, 1)));
+/* The lanes of eight vectors added, always in the same order: lane i is the sum of sums[i]. */
+PLEC_CPU_INLINE __m256 plec_avx2_add_eight(const __m256 *sums) {
+    __m256 pairs[4], fours[2];
+    PLEC_CPU_UNROLL
+    for (int i = 0; i < 4; i++) /* a0+a2 b0+b2 a1+a3 b1+b3, in either half */
+        pairs[i] = _mm256_add_ps(_mm256_unpacklo_ps(sums[2 * i], sums[2 * i + 1]),
+                                 _mm256_unpackhi_ps(sums[2 * i], sums[2 * i + 1]));
+    PLEC_CPU_UNROLL
+    for (int i = 0; i < 2; i++) /* a b c d */
+        fours[i] = _mm256_add_ps(_mm256_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0x44),
+                                 _mm256_shuffle_ps(pairs[2 * i], pairs[2 * i + 1], 0xEE));
+    return _mm256_add_ps(_mm256_permute2f128_ps(fours[0], fours[1], 0x20),
+                         _mm256_permute2f128_ps(fours[0], fours[1], 0x31));
+}
+
+/* out [n] = the lanes of each of sums [n, rounded up to 8] added. */
+static inline void plec_avx2_add_lanes(float *out, __m256 *sums, uint32_t n) {
+    for (uint32_t i = n; i % 8 != 0; i++)
+        sums[i] = _mm256_setzero_ps();
+    for (; n >= 8; n -= 8, out += 8, sums += 8)
+        _mm256_storeu_ps(out, plec_avx2_add_eight(sums));
+    if (n == 0) return;
+    float last[8];
+    _mm256_storeu_ps(last, plec_avx2_add_eight(sums));
+    memcpy(out, last, n * sizeof *out);
 }
 
 /* An f16 at any address, in all lanes. */
 PLEC_CPU_INLINE __m256 plec_avx2_f16(const uint8_t *p) {
     uint16_t half;
-    __builtin_memcpy(&half, p, sizeof half);
+    memcpy(&half, p, sizeof half);
     return _mm256_cvtph_ps(_mm_set1_epi16((short)half));
 }
 
 /* Two f16: the first in the lower half, the second in the upper. */
 PLEC_CPU_INLINE __m256 plec_avx2_f16_pair(const uint8_t *low, const uint8_t *high) {
     uint16_t a, b;
-    __builtin_memcpy(&a, low, sizeof a);
-    __builtin_memcpy(&b, high, sizeof b);
+    memcpy(&a, low, sizeof a);
+    memcpy(&b, high, sizeof b);
     return _mm256_cvtph_ps(_mm_unpacklo_epi64(_mm_set1_epi16((short)a), _mm_set1_epi16((short)b)));
 }
 
 PLEC_CPU_INLINE __m256i plec_avx2_load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
 }
-
-/* Makes plec_cpu_<format>_avx2 from <format>_dot(out, row, images, n). */
-#define PLEC_CPU_KERNEL(format_name, format_tag, floats, make)                                     \
-    static void format_name##_dot1(float *out, const struct plec_cpu_row *row,                     \
-                                   const float *const *images) {                                   \
-        format_name##_dot(out, row, images, 1);                                                    \
-    }                                                                                              \
-    static void format_name##_dot2(float *out, const struct plec_cpu_row *row,                     \
-                                   const float *const *images) {                                   \
-        format_name##_dot(out, row, images, 2);                                                    \
-    }                                                                                              \
-    static void format_name##_dot3(float *out, const struct plec_cpu_row *row,                     \
-                                   const float *const *images) {                                   \
-        format_name##_dot(out, row, images, 3);                                                    \
-    }                                                                                              \
-    static void format_name##_dot4(float *out, const struct plec_cpu_row *row,                     \
-                                   const float *const *images) {                                   \
-        format_name##_dot(out, row, images, 4);                                                    \
-    }                                                                                              \
-    const struct plec_cpu_kernel plec_cpu_##format_name##_avx2 = {                                 \
-        format_tag,                                                                                \
-        "avx2",                                                                                    \
-        floats,                                                                                    \
-        make,                                                                                      \
-        {format_name##_dot1, format_name##_dot2, format_name##_dot3, format_name##_dot4}};
 
 #endif

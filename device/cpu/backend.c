@@ -25,6 +25,14 @@ static uint32_t in_range(uint32_t wanted, uint32_t otherwise, uint32_t most) {
     return n < most ? n : most;
 }
 
+static enum plec_cpu_set choose_kernels(const struct plec_device_options *options) {
+    enum plec_cpu_set best = plec_cpu_detect();
+    if (options->plain_c) return PLEC_CPU_PLAIN_C;
+    if (options->vector_bits != 0 && options->vector_bits < 512 && best > PLEC_CPU_AVX2)
+        return PLEC_CPU_AVX2;
+    return best;
+}
+
 static enum plec_status cpu_open(struct plec_device **out,
                                  const struct plec_device_options *options,
                                  struct plec_error *err) {
@@ -34,7 +42,7 @@ static enum plec_status cpu_open(struct plec_device **out,
     device->n_threads = in_range(options->n_threads, processors_available(), PLEC_CPU_THREADS_MAX);
     device->queue_capacity =
         in_range(options->queue_capacity, PLEC_CPU_QUEUE_DEFAULT, PLEC_CPU_QUEUE_MAX);
-    device->kernels = options->plain_c ? PLEC_CPU_PLAIN_C : plec_cpu_detect();
+    device->kernels = choose_kernels(options);
     enum plec_status status = plec_cpu_pool_open(&device->pool, device->n_threads, err);
     if (status != PLEC_OK) {
         free(device);

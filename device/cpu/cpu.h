@@ -36,15 +36,16 @@ bool plec_cpu_experts_workspace(uint64_t *n_bytes, const struct plec_device *dev
 enum plec_status plec_cpu_experts(struct plec_stream *stream, const struct plec_experts_args *args,
                                   struct plec_error *err);
 
-/* Loops of less work than this (floats touched) are not worth waking helpers for. */
-enum { PLEC_CPU_SMALL = 1 << 14 };
-/* Weight bytes of one chunk of rows: small enough to balance, large enough to stream. */
-enum { PLEC_CPU_CHUNK_BYTES = 1 << 16 };
+/* Floats that are the least worth handing to a helper. */
+enum { PLEC_CPU_GRAIN = 1 << 13 };
+/* Weight bytes that are the least worth handing to a helper, and the most that many tokens go over
+ * before the next are read: they must stay in a core's second-level cache. */
+enum { PLEC_CPU_GRAIN_BYTES = 1 << 15, PLEC_CPU_BLOCK_BYTES = 1 << 18 };
 
-/* Rows of a chunk when one row has row_bytes; at least 4. */
-static inline uint32_t plec_cpu_chunk_rows(uint64_t row_bytes) {
-    uint64_t rows = PLEC_CPU_CHUNK_BYTES / (row_bytes + 1);
-    return rows < 4 ? 4 : (uint32_t)rows;
+/* Rows of n_bytes, one row having row_bytes: 1 to PLEC_CPU_ROWS. */
+static inline uint32_t plec_cpu_rows_in(uint64_t n_bytes, uint64_t row_bytes) {
+    uint64_t rows = n_bytes / (row_bytes + 1);
+    return rows < 1 ? 1 : rows > PLEC_CPU_ROWS ? PLEC_CPU_ROWS : (uint32_t)rows;
 }
 
 #endif

@@ -1,42 +1,54 @@
-/* down.c: o[pair] = down . h * ds + bd, some rows of one expert a chunk; then y[token] = sum over
+/* down.c: o[pair] = down . h * ds + bd, by rows of an expert; then y[token] = sum over
  * slots of weight * o[pair], always in slot order. */
 #include "device/cpu/experts.h"
 
-static void down_rows(const struct plec_cpu_experts *run, const struct plec_cpu_chunk_view *chunk,
-                      const struct plec_cpu_matrix *matrix, struct plec_cpu_bias *bias,
-                      uint64_t at) {
+/* Rows i and on for up to PLEC_CPU_TOKENS pairs of the slice. */
+static void down_rows(const struct plec_cpu_experts *run, const struct plec_cpu_slice *slice,
+                      const struct plec_cpu_matrix *matrix, struct plec_cpu_bias *bias, uint64_t at,
+                      uint32_t i, uint32_t n_rows) {
     struct plec_cpu_vector vectors[PLEC_CPU_TOKENS];
-    float sums[PLEC_CPU_TOKENS];
-    const uint64_t *pairs = chunk->pairs + at;
-    uint64_t left = chunk->n_pairs - at;
+    float sums[PLEC_CPU_ROWS * PLEC_CPU_TOKENS], b[PLEC_CPU_ROWS];
+    const uint64_t *pairs = slice->pairs + at;
+    uint64_t left = slice->n_pairs - at;
     uint32_t n = left < PLEC_CPU_TOKENS ? (uint32_t)left : PLEC_CPU_TOKENS;
-    float scale = run->bank->down_scale != NULL ? run->bank->down_scale[chunk->expert] : 1;
+    float scale = run->bank->down_scale != NULL ? run->bank->down_scale[slice->expert] : 1;
     for (uint32_t t = 0; t < n; t++)
         vectors[t] = plec_cpu_vector_at(&run->down_images, pairs[t]);
-    for (uint32_t row = chunk->first_row; row < chunk->last_row; row++) {
-        float b = plec_cpu_bias_at(bias, row);
-        plec_cpu_dot(sums, matrix, row, vectors, n);
-        for (uint32_t t = 0; t < n; t++)
-            run->out[pairs[t] * run->bank->output_dim + row] = sums[t] * scale + b;
+    plec_cpu_dot(sums, matrix, i, n_rows, vectors, n);
+    plec_cpu_bias_read(b, bias, i, 1, n_rows);
+    for (uint32_t t = 0; t < n; t++) {
+        float *out = run->out + pairs[t] * run->bank->output_dim + i;
+        for (uint32_t r = 0; r < n_rows; r++)
+            out[r] = sums[r * n + t] * scale + b[r];
     }
 }
 
-static void down_chunk(void *context, uint64_t i_chunk) {
-    const struct plec_cpu_experts *run = context;
-    struct plec_cpu_chunk_view chunk = plec_cpu_chunk_at(run, i_chunk, run->bank->output_dim);
-    struct plec_cpu_matrix matrix = plec_cpu_operand(run, chunk.entry, PLEC_DOWN);
+static void run_slice(const struct plec_cpu_experts *run, const struct plec_cpu_slice *slice) {
+    struct plec_cpu_matrix matrix = plec_cpu_operand(run, slice->entry, PLEC_DOWN);
     struct plec_cpu_bias bias;
-    plec_cpu_bias_open(&bias, run->bank, chunk.entry, PLEC_DOWN_BIAS);
-    for (uint64_t at = 0; at < chunk.n_pairs; at += PLEC_CPU_TOKENS)
-        down_rows(run, &chunk, &matrix, &bias, at);
+    plec_cpu_bias_open(&bias, run->bank, slice->entry, PLEC_DOWN_BIAS);
+    uint32_t block = plec_cpu_rows_in(PLEC_CPU_BLOCK_BYTES, matrix.row_bytes), n_rows;
+    for (uint32_t i = slice->first_row; i < slice->last_row; i += n_rows) {
+        n_rows = slice->last_row - i < block ? slice->last_row - i : block;
+        for (uint64_t at = 0; at < slice->n_pairs; at += PLEC_CPU_TOKENS)
+            down_rows(run, slice, &matrix, &bias, at, i, n_rows);
+    }
+}
+
+static void down_range(void *context, uint64_t first, uint64_t n) {
+    const struct plec_cpu_experts *run = context;
+    while (n > 0) {
+        struct plec_cpu_slice slice = plec_cpu_slice_at(run, first, run->bank->output_dim, n);
+        run_slice(run, &slice);
+        first += slice.last_row - slice.first_row, n -= slice.last_row - slice.first_row;
+    }
 }
 
 void plec_cpu_down(struct plec_cpu_experts *run) {
-    uint32_t rows = run->bank->output_dim;
     struct plec_cpu_matrix matrix = plec_cpu_operand(run, &run->bank->entries[0], PLEC_DOWN);
-    run->chunk_rows = plec_cpu_chunk_rows(matrix.row_bytes);
-    run->expert_chunks = ((uint64_t)rows + run->chunk_rows - 1) / run->chunk_rows;
-    plec_cpu_pool_run(run->pool, run->n_active * run->expert_chunks, down_chunk, run);
+    uint32_t grain = plec_cpu_rows_in(PLEC_CPU_GRAIN_BYTES, matrix.row_bytes);
+    plec_cpu_pool_run(run->pool, (uint64_t)run->n_active * run->bank->output_dim, grain, down_range,
+                      run);
 }
 
 enum { FINALIZE_COLS = 1024 };
@@ -58,15 +70,24 @@ static void finalize_cols(const struct plec_cpu_experts *run, uint64_t token, ui
         y[i] = args->accumulate ? y[i] + sums[i] : sums[i];
 }
 
-static void finalize_chunk(void *context, uint64_t i_chunk) {
+static uint64_t finalize_parts(const struct plec_cpu_experts *run) {
+    return ((uint64_t)run->bank->output_dim + FINALIZE_COLS - 1) / FINALIZE_COLS;
+}
+
+/* Items: the parts of token 0, of token 1, ... */
+static void finalize_range(void *context, uint64_t first_item, uint64_t n) {
     const struct plec_cpu_experts *run = context;
     uint32_t width = run->bank->output_dim;
-    uint64_t token = i_chunk / run->expert_chunks;
-    uint32_t first = (uint32_t)(i_chunk % run->expert_chunks) * FINALIZE_COLS;
-    finalize_cols(run, token, first, width - first < FINALIZE_COLS ? width - first : FINALIZE_COLS);
+    uint64_t n_parts = finalize_parts(run);
+    for (uint64_t item = first_item; item < first_item + n; item++) {
+        uint32_t first = (uint32_t)(item % n_parts) * FINALIZE_COLS;
+        uint32_t n_cols = width - first < FINALIZE_COLS ? width - first : FINALIZE_COLS;
+        finalize_cols(run, item / n_parts, first, n_cols);
+    }
 }
 
 void plec_cpu_finalize(struct plec_cpu_experts *run) {
-    run->expert_chunks = ((uint64_t)run->bank->output_dim + FINALIZE_COLS - 1) / FINALIZE_COLS;
-    plec_cpu_pool_run(run->pool, run->args->n_tokens * run->expert_chunks, finalize_chunk, run);
+    uint64_t grain = PLEC_CPU_GRAIN / (FINALIZE_COLS * ((uint64_t)run->args->n_slots + 1)) + 1;
+    plec_cpu_pool_run(run->pool, run->args->n_tokens * finalize_parts(run), grain, finalize_range,
+                      run);
 }

@@ -23,8 +23,7 @@ void plec_cpu_bias_open(struct plec_cpu_bias *bias, const struct plec_bank *bank
     bias->block = UINT64_MAX;
 }
 
-float plec_cpu_bias_at(struct plec_cpu_bias *bias, uint32_t i) {
-    if (bias->values == NULL) return 0;
+static float bias_at(struct plec_cpu_bias *bias, uint32_t i) {
     uint64_t block = i / bias->format->block_elems;
     if (block != bias->block) {
         struct plec_matrix m = {bias->format->tag, 1, bias->format->block_elems,
@@ -33,6 +32,15 @@ float plec_cpu_bias_at(struct plec_cpu_bias *bias, uint32_t i) {
         bias->block = block;
     }
     return bias->decoded[i % bias->format->block_elems];
+}
+
+void plec_cpu_bias_read(float *out, struct plec_cpu_bias *bias, uint32_t first, uint32_t step,
+                        uint32_t n) {
+    if (bias->values == NULL)
+        memset(out, 0, n * sizeof *out);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = bias_at(bias, first + i * step);
 }
 
 /* The images of one operand's vectors, without their memory. Absent operands: none. */
@@ -120,20 +128,16 @@ static void place(struct plec_cpu_experts *run, const struct plec_cpu_layout *la
     run->down_images.images = images_at(workspace, layout->down_images, &run->down_images);
 }
 
-static void make_image(void *context, uint64_t i) {
+static void image_range(void *context, uint64_t first, uint64_t n) {
     const struct plec_cpu_images *images = context;
-    plec_cpu_image_make(images->images + i * images->floats, images->kernel,
-                        images->x + i * images->width, images->width, images->cols);
+    for (uint64_t i = first; i < first + n; i++)
+        plec_cpu_image_make(images->images + i * images->floats, images->kernel,
+                            images->x + i * images->width, images->width, images->cols);
 }
 
 static void make_images(struct plec_cpu_experts *run, struct plec_cpu_images *images) {
     if (images->images == NULL) return;
-    if (images->n * images->cols >= PLEC_CPU_SMALL) {
-        plec_cpu_pool_run(run->pool, images->n, make_image, images);
-        return;
-    }
-    for (uint64_t i = 0; i < images->n; i++)
-        make_image(images, i);
+    plec_cpu_pool_run(run->pool, images->n, PLEC_CPU_GRAIN / images->cols + 1, image_range, images);
 }
 
 static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *op_args,
@@ -142,7 +146,8 @@ static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *
     struct plec_cpu_experts run = {.args = args,
                                    .bank = args->bank,
                                    .pool = &stream->device->pool,
-                                   .kernels = stream->device->kernels};
+                                   .kernels = stream->device->kernels,
+                                   .sigmoid = plec_cpu_sigmoid_find(stream->device->kernels)};
     struct plec_cpu_layout layout;
     run.n_pairs = (uint64_t)args->n_tokens * args->n_slots;
     describe_all(&run, args->bank, args->n_tokens);

@@ -7,13 +7,15 @@
  *   down      o[pair] = down . h, for each expert over its rows                      [down.c]
  *   finalize  y[token] = sum over slots of weight * o[pair], in slot order           [down.c]
  *
- * A chunk is some rows of one expert for all of its pairs: its weights come from memory once, and
- * then from the cache. Every row of every pair is a dot product of its own, so that neither the
- * number of threads nor the other pairs change a bit of it.
+ * The items of gate_up and down are the rows of all experts with pairs, one expert after the other.
+ * A thread takes some rows of one expert and goes over them with all of its pairs: weights come
+ * from memory once, and then from the cache. Every row of every pair is a dot product of its own,
+ * so that neither the number of threads nor the other pairs change a bit of it.
  */
 #ifndef PLEC_DEVICE_CPU_EXPERTS_H
 #define PLEC_DEVICE_CPU_EXPERTS_H
 
+#include "device/cpu/activation.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernel.h"
 
@@ -44,26 +46,27 @@ struct plec_cpu_experts {
     const struct plec_bank *bank;
     struct plec_cpu_pool *pool;
     enum plec_cpu_set kernels;
+    plec_cpu_sigmoid_function *sigmoid;
     uint64_t n_pairs;
     uint32_t n_active;
     uint64_t *first, *pairs;
     uint32_t *active;
     struct plec_cpu_images gate_images, up_images, down_images;
     float *hidden, *out;
-    uint32_t chunk_rows;    /* of the phase running */
-    uint64_t expert_chunks; /* chunks of one expert in the phase running */
 };
 
-/* One expert's part of a chunk. */
-struct plec_cpu_chunk_view {
+/* Some rows of one expert. */
+struct plec_cpu_slice {
     const struct plec_entry *entry;
     uint32_t expert;
     const uint64_t *pairs; /* [n_pairs] */
     uint64_t n_pairs;
     uint32_t first_row, last_row;
 };
-struct plec_cpu_chunk_view plec_cpu_chunk_at(const struct plec_cpu_experts *run, uint64_t i_chunk,
-                                             uint32_t n_rows);
+/* The slice at item `first` of a phase whose matrices have n_rows: up to most rows, of one expert.
+ */
+struct plec_cpu_slice plec_cpu_slice_at(const struct plec_cpu_experts *run, uint64_t first,
+                                        uint32_t n_rows, uint64_t most);
 
 /* Fills first, active, pairs, n_active. PLEC_BAD_INPUT "BadExpertId". */
 PLEC_MUST_USE enum plec_status plec_cpu_plan(struct plec_cpu_experts *run, struct plec_error *err);
@@ -90,7 +93,7 @@ static inline struct plec_cpu_vector plec_cpu_vector_at(const struct plec_cpu_im
     return (struct plec_cpu_vector){x, image, images->width};
 }
 
-/* A bias, read an element at a time: holds the block it decoded last. values NULL: all 0. */
+/* A bias: holds the block it decoded last. values NULL: all 0. */
 struct plec_cpu_bias {
     const struct plec_format *format;
     const uint8_t *values;
@@ -99,6 +102,8 @@ struct plec_cpu_bias {
 };
 void plec_cpu_bias_open(struct plec_cpu_bias *bias, const struct plec_bank *bank,
                         const struct plec_entry *entry, enum plec_operand_id id);
-float plec_cpu_bias_at(struct plec_cpu_bias *bias, uint32_t i);
+/* out [n] = elements first, first + step, ... */
+void plec_cpu_bias_read(float *out, struct plec_cpu_bias *bias, uint32_t first, uint32_t step,
+                        uint32_t n);
 
 #endif

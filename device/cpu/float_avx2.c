@@ -37,7 +37,7 @@ PLEC_CPU_INLINE void turn(__m256 (*sums)[2], const __m256 *w, const float *const
     }
 }
 
-PLEC_CPU_INLINE void float_dot(float *out, const struct plec_cpu_row *row,
+PLEC_CPU_INLINE void float_dot(__m256 *out, const struct plec_cpu_row *row,
                                const float *const *images, const int n, const size_t bytes,
                                void (*load)(__m256 *w, const uint8_t *p)) {
     __m256 sums[PLEC_CPU_TOKENS][2], w[2];
@@ -63,23 +63,23 @@ PLEC_CPU_INLINE void float_dot(float *out, const struct plec_cpu_row *row,
     }
     PLEC_CPU_UNROLL
     for (int t = 0; t < n; t++)
-        out[t] = plec_avx2_add_lanes(_mm256_add_ps(sums[t][0], sums[t][1]));
+        out[t] = _mm256_add_ps(sums[t][0], sums[t][1]);
 }
 
-PLEC_CPU_INLINE void f32_dot(float *out, const struct plec_cpu_row *row, const float *const *images,
-                             const int n) {
+PLEC_CPU_INLINE void f32_dot(__m256 *out, const struct plec_cpu_row *row,
+                             const float *const *images, const int n) {
     float_dot(out, row, images, n, 4, load_f32);
 }
-PLEC_CPU_INLINE void f16_dot(float *out, const struct plec_cpu_row *row, const float *const *images,
-                             const int n) {
+PLEC_CPU_INLINE void f16_dot(__m256 *out, const struct plec_cpu_row *row,
+                             const float *const *images, const int n) {
     float_dot(out, row, images, n, 2, load_f16);
 }
-PLEC_CPU_INLINE void bf16_dot(float *out, const struct plec_cpu_row *row,
+PLEC_CPU_INLINE void bf16_dot(__m256 *out, const struct plec_cpu_row *row,
                               const float *const *images, const int n) {
     float_dot(out, row, images, n, 2, load_bf16);
 }
 
-PLEC_CPU_KERNEL(f32, PLEC_FORMAT_F32, NULL, NULL)
-PLEC_CPU_KERNEL(f16, PLEC_FORMAT_F16, NULL, NULL)
-PLEC_CPU_KERNEL(bf16, PLEC_FORMAT_BF16, NULL, NULL)
+PLEC_CPU_KERNEL(f32, avx2, PLEC_FORMAT_F32, NULL, NULL, 0)
+PLEC_CPU_KERNEL(f16, avx2, PLEC_FORMAT_F16, NULL, NULL, 0)
+PLEC_CPU_KERNEL(bf16, avx2, PLEC_FORMAT_BF16, NULL, NULL, 0)
 #endif

@@ -6,52 +6,6 @@
 
 #include "lyrw/codec/bits.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-
-extern const struct plec_cpu_kernel plec_cpu_f32_avx2, plec_cpu_f16_avx2, plec_cpu_bf16_avx2,
-    plec_cpu_q8_0_avx2, plec_cpu_q4_0_avx2, plec_cpu_mxfp4_avx2, plec_cpu_q4_k_avx2,
-    plec_cpu_q6_k_avx2;
-
-static const struct plec_cpu_kernel *const avx2_kernels[] = {
-    &plec_cpu_f32_avx2,  &plec_cpu_f16_avx2,   &plec_cpu_bf16_avx2, &plec_cpu_q8_0_avx2,
-    &plec_cpu_q4_0_avx2, &plec_cpu_mxfp4_avx2, &plec_cpu_q4_k_avx2, &plec_cpu_q6_k_avx2};
-
-enum plec_cpu_set plec_cpu_detect(void) {
-    unsigned a, b, c = 0, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_F16C) == 0) return PLEC_CPU_PLAIN_C;
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    return avx2 ? PLEC_CPU_AVX2 : PLEC_CPU_PLAIN_C;
-}
-
-static const struct plec_cpu_kernel *find_vector_kernel(uint16_t format) {
-    enum { N_KERNELS = sizeof avx2_kernels / sizeof avx2_kernels[0] };
-    for (int i = 0; i < N_KERNELS; i++)
-        if (avx2_kernels[i]->format == format) return avx2_kernels[i];
-    return NULL;
-}
-#else
-enum plec_cpu_set plec_cpu_detect(void) {
-    return PLEC_CPU_PLAIN_C;
-}
-
-static const struct plec_cpu_kernel *find_vector_kernel(uint16_t format) {
-    (void)format;
-    return NULL;
-}
-#endif
-
-const struct plec_cpu_kernel *plec_cpu_kernel_find(uint16_t format, enum plec_cpu_set set) {
-    if (plec_format_find(format) == NULL) return NULL;
-    const struct plec_cpu_kernel *kernel =
-        set == PLEC_CPU_PLAIN_C ? NULL : find_vector_kernel(format);
-    return kernel != NULL ? kernel : &plec_cpu_plain_kernel;
-}
-
-const char *plec_cpu_set_name(enum plec_cpu_set set) {
-    return set == PLEC_CPU_AVX2 ? "AVX2+FMA" : "plain C";
-}
-
 struct plec_cpu_matrix plec_cpu_matrix_bind(const struct plec_matrix *m, enum plec_cpu_set set) {
     const struct plec_format *format = plec_format_find(m->format);
     assert(format != NULL && m->cols % format->block_elems == 0);
@@ -94,20 +48,39 @@ void plec_cpu_image_make(float *image, const struct plec_cpu_kernel *kernel, con
     memset(image + n, 0, (cols - n) * sizeof *x);
 }
 
-void plec_cpu_dot(float *out, const struct plec_cpu_matrix *m, uint32_t row,
+/* Sums that are not finite are taken again as the format decodes. */
+static void redo(float *out, const struct plec_cpu_rows *rows,
+                 const struct plec_cpu_vector *vectors, uint32_t n_vectors) {
+    struct plec_cpu_row row = rows->first;
+    for (uint32_t r = 0; r < rows->n_rows; r++, plec_cpu_next_row(&row, rows))
+        for (uint32_t t = 0; t < n_vectors; t++, out++)
+            if (!isfinite(*out)) *out = plec_cpu_plain_dot(&row, vectors[t].x, vectors[t].n);
+}
+
+static bool all_finite(const float *v, size_t n) {
+    uint32_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= (plec_f32_bits(v[i]) & 0x7F800000u) == 0x7F800000u;
+    return any == 0;
+}
+
+void plec_cpu_dot(float *out, const struct plec_cpu_matrix *m, uint32_t first, uint32_t n_rows,
                   const struct plec_cpu_vector *vectors, uint32_t n_vectors) {
-    assert(row < m->rows && n_vectors >= 1 && n_vectors <= PLEC_CPU_TOKENS);
-    struct plec_cpu_row view = {
-        .blocks = m->values + row * m->row_bytes,
-        .scales = m->scales == NULL ? NULL : m->scales + row * m->row_scales,
-        .format = m->format,
-        .tensor_scale = m->tensor_scale,
-        .cols = m->cols,
+    assert(first + (uint64_t)n_rows <= m->rows);
+    assert(n_vectors >= 1 && n_vectors <= PLEC_CPU_TOKENS);
+    struct plec_cpu_rows rows = {
+        .first = {.blocks = m->values + first * m->row_bytes,
+                  .scales = m->scales == NULL ? NULL : m->scales + first * m->row_scales,
+                  .format = m->format,
+                  .tensor_scale = m->tensor_scale,
+                  .cols = m->cols},
+        .row_bytes = m->row_bytes,
+        .row_scales = m->row_scales,
+        .n_rows = n_rows,
     };
     const float *images[PLEC_CPU_TOKENS];
     for (uint32_t t = 0; t < n_vectors; t++)
         images[t] = vectors[t].image;
-    m->kernel->dot[n_vectors - 1](out, &view, images);
-    for (uint32_t t = 0; t < n_vectors; t++)
-        if (!isfinite(out[t])) out[t] = plec_cpu_plain_dot(&view, vectors[t].x, vectors[t].n);
+    m->kernel->dot[n_vectors - 1](out, &rows, images);
+    if (!all_finite(out, (size_t)n_rows * n_vectors)) redo(out, &rows, vectors, n_vectors);
 }

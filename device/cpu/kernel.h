@@ -18,6 +18,7 @@ extern "C" {
 
 enum {
     PLEC_CPU_TOKENS = 4, /* most tokens of one call */
+    PLEC_CPU_ROWS = 256, /* rows that callers take at a time */
     PLEC_CPU_CHUNK = 256 /* elements the plain kernel decodes at a time: whole blocks, any format */
 };
 
@@ -42,6 +43,13 @@ struct plec_cpu_row {
     uint32_t cols;
 };
 
+/* Neighbouring rows. */
+struct plec_cpu_rows {
+    struct plec_cpu_row first;
+    size_t row_bytes, row_scales; /* from one row to the next; row_scales 0 when inline */
+    uint32_t n_rows;
+};
+
 /* One token's vector. */
 struct plec_cpu_vector {
     const float *x;     /* [n] */
@@ -49,8 +57,8 @@ struct plec_cpu_vector {
     uint32_t n;         /* columns n and on of the matrix are padding */
 };
 
-/* out [n] = row . images, n of 1 to PLEC_CPU_TOKENS. */
-typedef void plec_cpu_dot_rows(float *out, const struct plec_cpu_row *row,
+/* out [n_rows, n] = rows . images, n of 1 to PLEC_CPU_TOKENS. */
+typedef void plec_cpu_dot_rows(float *out, const struct plec_cpu_rows *rows,
                                const float *const *images);
 
 struct plec_cpu_kernel {
@@ -64,11 +72,11 @@ struct plec_cpu_kernel {
 };
 
 /* Which kernels may run: each set falls back on the ones before it. */
-enum plec_cpu_set { PLEC_CPU_PLAIN_C, PLEC_CPU_AVX2 };
+enum plec_cpu_set { PLEC_CPU_PLAIN_C, PLEC_CPU_AVX2, PLEC_CPU_AVX512 };
 /* The best set of this processor and its operating system. Asks the processor, which a virtual
  * machine answers slowly: once an open. */
 enum plec_cpu_set plec_cpu_detect(void);
-/* "AVX2+FMA", "plain C". */
+/* "AVX-512", "AVX2+FMA", "plain C". */
 const char *plec_cpu_set_name(enum plec_cpu_set set);
 
 /* The kernel of a format; NULL when the format has no codec. */
@@ -83,9 +91,15 @@ uint64_t plec_cpu_image_floats(const struct plec_cpu_kernel *kernel, uint32_t n,
 void plec_cpu_image_make(float *image, const struct plec_cpu_kernel *kernel, const float *x,
                          uint32_t n, uint32_t cols);
 
-/* out [n_vectors] = row `row` of m . vectors, 1 to PLEC_CPU_TOKENS of them. */
-void plec_cpu_dot(float *out, const struct plec_cpu_matrix *m, uint32_t row,
+/* out [n_rows, n_vectors] = rows `first` and on of m . vectors, 1 to PLEC_CPU_TOKENS of them. */
+void plec_cpu_dot(float *out, const struct plec_cpu_matrix *m, uint32_t first, uint32_t n_rows,
                   const struct plec_cpu_vector *vectors, uint32_t n_vectors);
+
+/* The row after `row`. */
+static inline void plec_cpu_next_row(struct plec_cpu_row *row, const struct plec_cpu_rows *rows) {
+    row->blocks += rows->row_bytes;
+    if (row->scales != NULL) row->scales += rows->row_scales;
+}
 
 /* The plain C kernel of every format, and its exact dot of the first n columns of a row. */
 extern const struct plec_cpu_kernel plec_cpu_plain_kernel;

@@ -21,12 +21,15 @@ struct linear_tile {
     float *y;       /* [n_tokens, rows] */
     float *images;  /* [n_tokens, image_floats]; NULL: x serves */
     size_t image_floats;
-    uint32_t n_tokens, chunk_rows;
+    uint32_t n_tokens, block_rows;
 };
 
-static void linear_row(const struct linear_tile *tile, uint32_t first, uint32_t n, uint32_t row) {
+/* Rows i and on for up to PLEC_CPU_TOKENS tokens from `first` on. */
+static void linear_rows(const struct linear_tile *tile, uint32_t first, uint32_t i,
+                        uint32_t n_rows) {
+    uint32_t left = tile->n_tokens - first, n = left < PLEC_CPU_TOKENS ? left : PLEC_CPU_TOKENS;
     struct plec_cpu_vector vectors[PLEC_CPU_TOKENS];
-    float sums[PLEC_CPU_TOKENS];
+    float sums[PLEC_CPU_ROWS * PLEC_CPU_TOKENS];
     size_t cols = tile->matrix.cols, rows = tile->matrix.rows;
     for (uint32_t t = 0; t < n; t++) {
         const float *x = tile->x + (first + t) * cols;
@@ -34,35 +37,38 @@ static void linear_row(const struct linear_tile *tile, uint32_t first, uint32_t 
             tile->images == NULL ? x : tile->images + (first + t) * tile->image_floats;
         vectors[t] = (struct plec_cpu_vector){x, image, tile->matrix.cols};
     }
-    plec_cpu_dot(sums, &tile->matrix, row, vectors, n);
-    for (uint32_t t = 0; t < n; t++) {
-        float *y = tile->y + (first + t) * rows + row;
-        *y = tile->args->accumulate ? *y + sums[t] : sums[t];
-    }
+    plec_cpu_dot(sums, &tile->matrix, i, n_rows, vectors, n);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t t = 0; t < n; t++) {
+            float *y = tile->y + (first + t) * rows + i + r;
+            *y = tile->args->accumulate ? *y + sums[r * n + t] : sums[r * n + t];
+        }
 }
 
-static void linear_chunk(void *context, uint64_t i_chunk) {
+static void linear_range(void *context, uint64_t first_row, uint64_t n) {
     const struct linear_tile *tile = context;
-    uint32_t first_row = (uint32_t)i_chunk * tile->chunk_rows, last_row = tile->matrix.rows;
-    if (last_row - first_row > tile->chunk_rows) last_row = first_row + tile->chunk_rows;
-    for (uint32_t t = 0; t < tile->n_tokens; t += PLEC_CPU_TOKENS) {
-        uint32_t n = tile->n_tokens - t < PLEC_CPU_TOKENS ? tile->n_tokens - t : PLEC_CPU_TOKENS;
-        for (uint32_t row = first_row; row < last_row; row++)
-            linear_row(tile, t, n, row);
+    uint32_t last_row = (uint32_t)(first_row + n), n_rows;
+    for (uint32_t i = (uint32_t)first_row; i < last_row; i += n_rows) {
+        n_rows = last_row - i < tile->block_rows ? last_row - i : tile->block_rows;
+        for (uint32_t t = 0; t < tile->n_tokens; t += PLEC_CPU_TOKENS)
+            linear_rows(tile, t, i, n_rows);
     }
 }
 
-static void linear_images(void *context, uint64_t i_token) {
+static void linear_images(void *context, uint64_t first, uint64_t n) {
     const struct linear_tile *tile = context;
     uint32_t cols = tile->matrix.cols;
-    plec_cpu_image_make(tile->images + i_token * tile->image_floats, tile->matrix.kernel,
-                        tile->x + i_token * cols, cols, cols);
+    for (uint64_t t = first; t < first + n; t++)
+        plec_cpu_image_make(tile->images + t * tile->image_floats, tile->matrix.kernel,
+                            tile->x + t * cols, cols, cols);
 }
 
 static void run_tile(struct plec_cpu_pool *pool, struct linear_tile *tile) {
-    if (tile->images != NULL) plec_cpu_pool_run(pool, tile->n_tokens, linear_images, tile);
-    uint64_t n_chunks = ((uint64_t)tile->matrix.rows + tile->chunk_rows - 1) / tile->chunk_rows;
-    plec_cpu_pool_run(pool, n_chunks, linear_chunk, tile);
+    uint64_t token_grain = PLEC_CPU_GRAIN / tile->matrix.cols + 1;
+    if (tile->images != NULL)
+        plec_cpu_pool_run(pool, tile->n_tokens, token_grain, linear_images, tile);
+    uint32_t grain = plec_cpu_rows_in(PLEC_CPU_GRAIN_BYTES, tile->matrix.row_bytes);
+    plec_cpu_pool_run(pool, tile->matrix.rows, grain, linear_range, tile);
 }
 
 static enum plec_status run_linear(struct plec_cpu_stream *stream, const void *op_args,
@@ -71,7 +77,7 @@ static enum plec_status run_linear(struct plec_cpu_stream *stream, const void *o
     (void)err;
     struct linear_tile tile = {.args = args};
     tile.matrix = plec_cpu_matrix_bind(&args->matrix, stream->device->kernels);
-    tile.chunk_rows = plec_cpu_chunk_rows(tile.matrix.row_bytes);
+    tile.block_rows = plec_cpu_rows_in(PLEC_CPU_BLOCK_BYTES, tile.matrix.row_bytes);
     uint64_t per_image =
         plec_cpu_image_floats(tile.matrix.kernel, args->matrix.cols, args->matrix.cols);
     uint64_t n_fit =
@@ -100,9 +106,7 @@ enum plec_status plec_cpu_linear(struct plec_stream *stream, const struct plec_l
     return plec_cpu_enqueue(stream, run_linear, args, sizeof *args);
 }
 
-static void norm_token(void *context, uint64_t i_token) {
-    const struct plec_norm_args *args = context;
-    float *x = args->x + i_token * args->width;
+static void norm_token(const struct plec_norm_args *args, float *x) {
     double sum = 0;
     for (uint32_t i = 0; i < args->width; i++)
         sum += (double)x[i] * x[i];
@@ -111,11 +115,18 @@ static void norm_token(void *context, uint64_t i_token) {
         x[i] = x[i] * scale * args->gain[i];
 }
 
+static void norm_range(void *context, uint64_t first, uint64_t n) {
+    const struct plec_norm_args *args = context;
+    for (uint64_t t = first; t < first + n; t++)
+        norm_token(args, args->x + t * args->width);
+}
+
 static enum plec_status run_norm(struct plec_cpu_stream *stream, const void *op_args,
                                  struct plec_error *err) {
     struct plec_norm_args args = *(const struct plec_norm_args *)op_args;
     (void)err;
-    plec_cpu_pool_run(&stream->device->pool, args.n_tokens, norm_token, &args);
+    plec_cpu_pool_run(&stream->device->pool, args.n_tokens, PLEC_CPU_GRAIN / args.width + 1,
+                      norm_range, &args);
     return PLEC_OK;
 }
 
@@ -129,45 +140,38 @@ struct elementwise {
     float *x;
     uint64_t n;
     float factor;
-    void (*apply)(float *x, uint64_t n, float factor);
+    plec_cpu_sigmoid_function *sigmoid; /* NULL: multiply by factor */
 };
 
-static void apply_sigmoid(float *x, uint64_t n, float factor) {
-    (void)factor;
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = plec_cpu_sigmoid(x[i]);
-}
-
-static void apply_scale(float *x, uint64_t n, float factor) {
-    for (uint64_t i = 0; i < n; i++)
-        x[i] *= factor;
-}
-
-static void elementwise_chunk(void *context, uint64_t i_chunk) {
+static void elementwise_range(void *context, uint64_t first, uint64_t n) {
     const struct elementwise *op = context;
-    uint64_t first = i_chunk * PLEC_CPU_SMALL, n = op->n - first;
-    op->apply(op->x + first, n < PLEC_CPU_SMALL ? n : PLEC_CPU_SMALL, op->factor);
+    if (op->sigmoid != NULL) {
+        op->sigmoid(op->x + first, n);
+        return;
+    }
+    for (uint64_t i = first; i < first + n; i++)
+        op->x[i] *= op->factor;
 }
 
 static enum plec_status run_elementwise(struct plec_cpu_stream *stream, const void *op_args,
                                         struct plec_error *err) {
     struct elementwise op = *(const struct elementwise *)op_args;
     (void)err;
-    plec_cpu_pool_run(&stream->device->pool, (op.n + PLEC_CPU_SMALL - 1) / PLEC_CPU_SMALL,
-                      elementwise_chunk, &op);
+    plec_cpu_pool_run(&stream->device->pool, op.n, PLEC_CPU_GRAIN, elementwise_range, &op);
     return PLEC_OK;
 }
 
 enum plec_status plec_cpu_sigmoid_launch(struct plec_stream *stream, float *x, uint64_t n,
                                          struct plec_error *err) {
-    struct elementwise op = {x, n, 1, apply_sigmoid};
+    const struct plec_cpu_device *device = ((struct plec_cpu_stream *)stream)->device;
+    struct elementwise op = {x, n, 1, plec_cpu_sigmoid_find(device->kernels)};
     (void)err;
     return plec_cpu_enqueue(stream, run_elementwise, &op, sizeof op);
 }
 
 enum plec_status plec_cpu_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
                                 struct plec_error *err) {
-    struct elementwise op = {x, n, factor, apply_scale};
+    struct elementwise op = {x, n, factor, NULL};
     (void)err;
     return plec_cpu_enqueue(stream, run_elementwise, &op, sizeof op);
 }

@@ -56,17 +56,26 @@ static void dot(float *out, const struct plec_cpu_row *row, const float *const *
         out[t] = add_lanes(lanes[t]);
 }
 
-static void dot1(float *out, const struct plec_cpu_row *row, const float *const *images) {
-    dot(out, row, images, 1, row->cols);
+static void dot_rows(float *out, const struct plec_cpu_rows *rows, const float *const *images,
+                     uint32_t n_vectors) {
+    struct plec_cpu_row row = rows->first;
+    for (uint32_t r = 0; r < rows->n_rows; r++, out += n_vectors) {
+        dot(out, &row, images, n_vectors, row.cols);
+        plec_cpu_next_row(&row, rows);
+    }
 }
-static void dot2(float *out, const struct plec_cpu_row *row, const float *const *images) {
-    dot(out, row, images, 2, row->cols);
+
+static void dot1(float *out, const struct plec_cpu_rows *rows, const float *const *images) {
+    dot_rows(out, rows, images, 1);
 }
-static void dot3(float *out, const struct plec_cpu_row *row, const float *const *images) {
-    dot(out, row, images, 3, row->cols);
+static void dot2(float *out, const struct plec_cpu_rows *rows, const float *const *images) {
+    dot_rows(out, rows, images, 2);
 }
-static void dot4(float *out, const struct plec_cpu_row *row, const float *const *images) {
-    dot(out, row, images, 4, row->cols);
+static void dot3(float *out, const struct plec_cpu_rows *rows, const float *const *images) {
+    dot_rows(out, rows, images, 3);
+}
+static void dot4(float *out, const struct plec_cpu_rows *rows, const float *const *images) {
+    dot_rows(out, rows, images, 4);
 }
 
 const struct plec_cpu_kernel plec_cpu_plain_kernel = {

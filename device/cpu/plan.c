@@ -53,15 +53,14 @@ enum plec_status plec_cpu_plan(struct plec_cpu_experts *run, struct plec_error *
     return PLEC_OK;
 }
 
-struct plec_cpu_chunk_view plec_cpu_chunk_at(const struct plec_cpu_experts *run, uint64_t i_chunk,
-                                             uint32_t n_rows) {
-    struct plec_cpu_chunk_view view;
-    view.expert = run->active[i_chunk / run->expert_chunks];
-    view.entry = &run->bank->entries[view.expert];
-    view.pairs = run->pairs + run->first[view.expert];
-    view.n_pairs = run->first[view.expert + 1] - run->first[view.expert];
-    view.first_row = (uint32_t)(i_chunk % run->expert_chunks) * run->chunk_rows;
-    view.last_row = n_rows;
-    if (n_rows - view.first_row > run->chunk_rows) view.last_row = view.first_row + run->chunk_rows;
-    return view;
+struct plec_cpu_slice plec_cpu_slice_at(const struct plec_cpu_experts *run, uint64_t first,
+                                        uint32_t n_rows, uint64_t most) {
+    struct plec_cpu_slice slice;
+    slice.expert = run->active[first / n_rows];
+    slice.entry = &run->bank->entries[slice.expert];
+    slice.pairs = run->pairs + run->first[slice.expert];
+    slice.n_pairs = run->first[slice.expert + 1] - run->first[slice.expert];
+    slice.first_row = (uint32_t)(first % n_rows);
+    slice.last_row = n_rows - slice.first_row > most ? slice.first_row + (uint32_t)most : n_rows;
+    return slice;
 }

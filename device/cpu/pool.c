@@ -8,27 +8,39 @@
 
 /* Lives on its submitter's stack, which waits until no helper is inside. */
 struct plec_cpu_loop {
-    plec_cpu_chunk *fn;
+    plec_cpu_range *fn;
     void *context;
-    uint64_t n_chunks;
+    uint64_t n_items, grain;
+    uint32_t n_threads;
     _Atomic uint64_t next;
     atomic_uint n_inside; /* helpers that may still touch the loop; changed under the mutex */
     struct plec_cpu_loop *after;
 };
 
-static void run_chunks(struct plec_cpu_loop *loop) {
-    for (;;) {
-        uint64_t i = atomic_fetch_add_explicit(&loop->next, 1, memory_order_relaxed);
-        if (i >= loop->n_chunks) return;
-        loop->fn(loop->context, i);
-    }
+/* Takes a share of what is left: n items from *first on; 0 when none are left. */
+static uint64_t take_range(struct plec_cpu_loop *loop, uint64_t *first) {
+    uint64_t at = atomic_load_explicit(&loop->next, memory_order_relaxed), n;
+    do {
+        if (at >= loop->n_items) return 0;
+        uint64_t left = loop->n_items - at;
+        n = left / (2 * (uint64_t)loop->n_threads);
+        if (n < loop->grain) n = loop->grain < left ? loop->grain : left;
+    } while (!atomic_compare_exchange_weak_explicit(&loop->next, &at, at + n, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    *first = at;
+    return n;
 }
 
-/* The first listed loop with chunks left; the mutex is held. */
+static void run_ranges(struct plec_cpu_loop *loop) {
+    uint64_t first, n;
+    while ((n = take_range(loop, &first)) != 0)
+        loop->fn(loop->context, first, n);
+}
+
+/* The first listed loop with items left; the mutex is held. */
 static struct plec_cpu_loop *find_loop(const struct plec_cpu_pool *pool) {
     struct plec_cpu_loop *loop = pool->loops;
-    while (loop != NULL &&
-           atomic_load_explicit(&loop->next, memory_order_relaxed) >= loop->n_chunks)
+    while (loop != NULL && atomic_load_explicit(&loop->next, memory_order_relaxed) >= loop->n_items)
         loop = loop->after;
     return loop;
 }
@@ -36,7 +48,7 @@ static struct plec_cpu_loop *find_loop(const struct plec_cpu_pool *pool) {
 static void spin_for_work(struct plec_cpu_pool *pool, unsigned seen) {
     for (int i = 0; i < PLEC_CPU_SPINS; i++) {
         if (atomic_load_explicit(&pool->n_submitted, memory_order_relaxed) != seen) return;
-        plec_cpu_relax();
+        plec_cpu_relax(i);
     }
 }
 
@@ -57,7 +69,7 @@ static void *help(void *user) {
         }
         atomic_fetch_add(&loop->n_inside, 1);
         pthread_mutex_unlock(&pool->mutex);
-        run_chunks(loop);
+        run_ranges(loop);
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_sub(&loop->n_inside, 1); /* the last touch of loop */
         pthread_cond_broadcast(&pool->left);
@@ -73,10 +85,7 @@ static void list_loop(struct plec_cpu_pool *pool, struct plec_cpu_loop *loop) {
         end = &(*end)->after;
     *end = loop;
     atomic_fetch_add(&pool->n_submitted, 1);
-    if (loop->n_chunks > 2)
-        pthread_cond_broadcast(&pool->work);
-    else
-        pthread_cond_signal(&pool->work);
+    pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -89,7 +98,7 @@ static void unlist_loop(struct plec_cpu_pool *pool, struct plec_cpu_loop *loop) 
     *at = loop->after;
     pthread_mutex_unlock(&pool->mutex);
     for (int i = 0; i < PLEC_CPU_SPINS && atomic_load(&loop->n_inside) != 0; i++)
-        plec_cpu_relax();
+        plec_cpu_relax(i);
     if (atomic_load(&loop->n_inside) == 0) return;
     pthread_mutex_lock(&pool->mutex);
     while (atomic_load(&loop->n_inside) != 0)
@@ -97,16 +106,21 @@ static void unlist_loop(struct plec_cpu_pool *pool, struct plec_cpu_loop *loop) 
     pthread_mutex_unlock(&pool->mutex);
 }
 
-void plec_cpu_pool_run(struct plec_cpu_pool *pool, uint64_t n_chunks, plec_cpu_chunk *fn,
-                       void *context) {
-    if (pool->n_helpers == 0 || n_chunks <= 1) {
-        for (uint64_t i = 0; i < n_chunks; i++)
-            fn(context, i);
+void plec_cpu_pool_run(struct plec_cpu_pool *pool, uint64_t n_items, uint64_t grain,
+                       plec_cpu_range *fn, void *context) {
+    assert(grain >= 1);
+    if (n_items == 0) return;
+    if (pool->n_helpers == 0 || n_items <= grain) {
+        fn(context, 0, n_items);
         return;
     }
-    struct plec_cpu_loop loop = {.fn = fn, .context = context, .n_chunks = n_chunks};
+    struct plec_cpu_loop loop = {.fn = fn,
+                                 .context = context,
+                                 .n_items = n_items,
+                                 .grain = grain,
+                                 .n_threads = pool->n_helpers + 1};
     list_loop(pool, &loop);
-    run_chunks(&loop);
+    run_ranges(&loop);
     unlist_loop(pool, &loop);
 }
 

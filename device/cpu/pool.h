@@ -1,13 +1,16 @@
 /* pool.h: helper threads that share loops with whoever submits them.
  *
- * A loop is n_chunks calls of fn(context, i), in any order, on any thread. The submitter works on
- * its own loop until no chunk is left, so a loop ends even when every helper is busy elsewhere:
- * loops of several threads at once cannot deadlock. Chunks must not submit loops.
+ * A loop is n_items items, dealt out in ranges: long ones first, so that a thread reads long runs
+ * of memory, and ever shorter ones, so that all end together; never fewer than `grain` but for the
+ * last. The submitter works on its own loop until no item is left, so a loop ends even when every
+ * helper is busy elsewhere: loops of several threads at once cannot deadlock. Ranges must not
+ * submit loops, and nothing computed may depend on where a range starts.
  */
 #ifndef PLEC_DEVICE_CPU_POOL_H
 #define PLEC_DEVICE_CPU_POOL_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -15,7 +18,8 @@
 
 enum { PLEC_CPU_THREADS_MAX = 1024 };
 
-typedef void plec_cpu_chunk(void *context, uint64_t i_chunk);
+/* Items first to first + n - 1, on any thread. */
+typedef void plec_cpu_range(void *context, uint64_t first, uint64_t n);
 
 struct plec_cpu_loop;
 
@@ -33,9 +37,10 @@ struct plec_cpu_pool {
 /* Starts n_threads - 1 helpers; the submitter is the last thread. PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_cpu_pool_open(struct plec_cpu_pool *pool, uint32_t n_threads,
                                                   struct plec_error *err);
-/* Returns when every chunk has run. What chunks wrote is visible to the caller. */
-void plec_cpu_pool_run(struct plec_cpu_pool *pool, uint64_t n_chunks, plec_cpu_chunk *fn,
-                       void *context);
+/* Returns when every item has run. What they wrote is visible to the caller. grain is at least 1.
+ */
+void plec_cpu_pool_run(struct plec_cpu_pool *pool, uint64_t n_items, uint64_t grain,
+                       plec_cpu_range *fn, void *context);
 /* No loop may be running. A zeroed pool is closed. */
 void plec_cpu_pool_close(struct plec_cpu_pool *pool);
 
@@ -44,8 +49,10 @@ void plec_cpu_pool_close(struct plec_cpu_pool *pool);
 PLEC_MUST_USE enum plec_status plec_cpu_thread_start(pthread_t *out, void *(*fn)(void *user),
                                                      void *user, struct plec_error *err);
 
-/* One turn of a bounded wait for another thread that is expected within microseconds. */
-static inline void plec_cpu_relax(void) {
+/* Turn i of a bounded wait for another thread that is expected within microseconds. Now and then
+ * it lets others have the processor: there may be more threads than processors. */
+static inline void plec_cpu_relax(int i) {
+    if (i % 32 == 31) sched_yield();
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "device/cpu/avx2.h"
+#include "device/cpu/kscales_x86.h"
 #include "lyrw/codec/q4_k.h"
 
 enum { BLOCK = 256, PAIR = 64, SUB = 32, IMAGE = BLOCK + 8 };
@@ -45,25 +46,8 @@ static void make_q4_k_image(float *image, const float *x, uint32_t n, uint32_t c
     }
 }
 
-/* The 8 scales and minima of a block, times d and dmin. */
-struct scales {
-    __m256 scale, minimum;
-};
-
-PLEC_CPU_INLINE struct scales load_scales(const struct plec_q4_k_block *block) {
-    uint32_t s[3];
-    memcpy(s, block->scales, sizeof s);
-    uint64_t scale =
-        (s[0] & 0x3F3F3F3Fu) | (uint64_t)((s[2] & 0x0F0F0F0Fu) | (s[0] >> 2 & 0x30303030u)) << 32;
-    uint64_t minimum = (s[1] & 0x3F3F3F3Fu) |
-                       (uint64_t)((s[2] >> 4 & 0x0F0F0F0Fu) | (s[1] >> 2 & 0x30303030u)) << 32;
-    struct scales out;
-    out.scale = _mm256_mul_ps(plec_avx2_f16(block->d), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(
-                                                           _mm_cvtsi64_si128((long long)scale))));
-    out.minimum = _mm256_mul_ps(
-        plec_avx2_f16(block->dmin),
-        _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)minimum))));
-    return out;
+PLEC_CPU_INLINE __m256 times_f16(__m128i bytes, const uint8_t *half) {
+    return _mm256_mul_ps(plec_avx2_f16(half), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)));
 }
 
 /* parts += the codes of four bytes' low (odd 0) or high (odd 1) nibbles times their x. */
@@ -85,7 +69,7 @@ PLEC_CPU_INLINE void add_sub_block(__m256 *sums, __m256i low, __m256i high, __m2
         sums[t] = _mm256_fmadd_ps(parts[t], scale, sums[t]);
 }
 
-PLEC_CPU_INLINE void q4_k_dot(float *out, const struct plec_cpu_row *row,
+PLEC_CPU_INLINE void q4_k_dot(__m256 *out, const struct plec_cpu_row *row,
                               const float *const *images, const int n) {
     const struct plec_q4_k_block *block = (const struct plec_q4_k_block *)(const void *)row->blocks;
     __m256 even[PLEC_CPU_TOKENS], odd[PLEC_CPU_TOKENS];
@@ -95,12 +79,12 @@ PLEC_CPU_INLINE void q4_k_dot(float *out, const struct plec_cpu_row *row,
         even[t] = odd[t] = _mm256_setzero_ps();
     size_t n_blocks = row->cols / BLOCK, at = 0;
     for (size_t i = 0; i < n_blocks; i++, block++, at += IMAGE) {
-        struct scales scales = load_scales(block);
-        _mm256_store_ps(scale, scales.scale);
+        struct plec_cpu_kscales packed = plec_cpu_kscales_load(block->scales);
+        __m256 minimum = times_f16(packed.minima, block->dmin);
+        _mm256_store_ps(scale, times_f16(packed.scales, block->d));
         PLEC_CPU_UNROLL
         for (int t = 0; t < n; t++)
-            even[t] =
-                _mm256_fnmadd_ps(scales.minimum, _mm256_load_ps(images[t] + at + BLOCK), even[t]);
+            even[t] = _mm256_fnmadd_ps(minimum, _mm256_load_ps(images[t] + at + BLOCK), even[t]);
         PLEC_CPU_UNROLL
         for (int g = 0; g < 4; g++) {
             __m256i low = plec_avx2_load(block->qs + 32 * g), high = _mm256_srli_epi32(low, 16);
@@ -112,8 +96,8 @@ PLEC_CPU_INLINE void q4_k_dot(float *out, const struct plec_cpu_row *row,
     }
     PLEC_CPU_UNROLL
     for (int t = 0; t < n; t++)
-        out[t] = plec_avx2_add_lanes(_mm256_add_ps(even[t], odd[t]));
+        out[t] = _mm256_add_ps(even[t], odd[t]);
 }
 
-PLEC_CPU_KERNEL(q4_k, PLEC_FORMAT_Q4_K, q4_k_image_floats, make_q4_k_image)
+PLEC_CPU_KERNEL(q4_k, avx2, PLEC_FORMAT_Q4_K, q4_k_image_floats, make_q4_k_image, PLEC_CPU_AHEAD)
 #endif

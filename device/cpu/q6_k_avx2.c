@@ -1,11 +1,9 @@
 /* q6_k_avx2.c: q6_k. Codes are put together as bytes, 32 at a time, and then taken from dwords in
- * place: byte c of a dword is the code times 256^c (c 0 to 2: a mask) or the code (c 3: a shift),
- * and the image holds x / 256^c. Codes count from 0; the 32 that they are too high is taken off by
- * starting each sum at -32 times the sum of x.
+ * place. Codes count from 0; the 32 that they are too high is taken off by
+ * starting each sum at -32 times the sum of x. Lanes 0 to 3 have one scale, 4 to 7 the next.
  *
- *   vector c, lane i: element 4 i + c of 32, so that lanes 0 to 3 have one scale, 4 to 7 the next
- *
- * The image of 32 columns: 4 vectors of 8, then their sum times -32. */
+ * The image of 32 columns: that of the codes, then the sums of its lanes times -32. */
+
 #if defined(__x86_64__)
 #include <string.h>
 
@@ -20,26 +18,23 @@ static size_t q6_k_image_floats(uint32_t cols) {
 
 static void make_q6_k_image(float *image, const float *x, uint32_t n, uint32_t cols) {
     static const float shrink[4] = {1, 1.0f / 256, 1.0f / 65536, 1};
-    for (uint32_t at = 0; at < cols; at += GROUP, image += IMAGE)
-        for (uint32_t lane = 0; lane < 8; lane++) {
-            double sum = 0;
-            for (uint32_t c = 0; c < 4; c++) {
-                uint32_t from = at + 4 * lane + c;
-                float value = from < n ? x[from] : 0;
-                image[8 * c + lane] = value * shrink[c];
-                sum += value;
-            }
-            image[GROUP + lane] = (float)(-32 * sum);
+    for (uint32_t at = 0; at < cols; at += GROUP, image += IMAGE) {
+        double sums[8] = {0};
+        for (uint32_t i = 0; i < GROUP; i++) {
+            float value = at + i < n ? x[at + i] : 0;
+            image[8 * (i % 4) + i / 4] = value * shrink[i % 4];
+            sums[i / 4] += value;
         }
+        for (uint32_t lane = 0; lane < 8; lane++)
+            image[GROUP + lane] = (float)(-32 * sums[lane]);
+    }
 }
 
-/* sums += scale * (32 codes . x). */
-PLEC_CPU_INLINE void add_group(__m256 *sums, __m256i codes, __m256 scale, const float *const *x,
-                               size_t at, const int n) {
-    __m256 parts[PLEC_CPU_TOKENS];
-    PLEC_CPU_UNROLL
-    for (int t = 0; t < n; t++)
-        parts[t] = _mm256_load_ps(x[t] + at + GROUP);
+/* Byte c of dword i is its code times 256^c where c < 3 (a mask) and the code where c = 3 (a
+ * shift); both convert exactly. So the image has the x of byte 4 i + c at lane i of vector c, over
+ * 256^c where c < 3. */
+PLEC_CPU_INLINE void add_codes(__m256 *parts, __m256i codes, const float *const *x, size_t at,
+                               const int n) {
     PLEC_CPU_UNROLL
     for (int c = 0; c < 4; c++) {
         __m256i code = c == 3 ? _mm256_srli_epi32(codes, 24)
@@ -49,6 +44,16 @@ PLEC_CPU_INLINE void add_group(__m256 *sums, __m256i codes, __m256 scale, const 
         for (int t = 0; t < n; t++)
             parts[t] = _mm256_fmadd_ps(w, _mm256_load_ps(x[t] + at + 8 * (size_t)c), parts[t]);
     }
+}
+
+/* sums += scale * (32 codes . x). */
+PLEC_CPU_INLINE void add_group(__m256 *sums, __m256i codes, __m256 scale, const float *const *x,
+                               size_t at, const int n) {
+    __m256 parts[PLEC_CPU_TOKENS];
+    PLEC_CPU_UNROLL
+    for (int t = 0; t < n; t++)
+        parts[t] = _mm256_load_ps(x[t] + at + GROUP);
+    add_codes(parts, codes, x, at, n);
     PLEC_CPU_UNROLL
     for (int t = 0; t < n; t++)
         sums[t] = _mm256_fmadd_ps(parts[t], scale, sums[t]);
@@ -89,7 +94,7 @@ PLEC_CPU_INLINE void add_half(__m256 (*sums)[2], const struct plec_q6_k_block *b
     }
 }
 
-PLEC_CPU_INLINE void q6_k_dot(float *out, const struct plec_cpu_row *row,
+PLEC_CPU_INLINE void q6_k_dot(__m256 *out, const struct plec_cpu_row *row,
                               const float *const *images, const int n) {
     const struct plec_q6_k_block *block = (const struct plec_q6_k_block *)(const void *)row->blocks;
     __m256 sums[PLEC_CPU_TOKENS][2];
@@ -104,8 +109,8 @@ PLEC_CPU_INLINE void q6_k_dot(float *out, const struct plec_cpu_row *row,
     }
     PLEC_CPU_UNROLL
     for (int t = 0; t < n; t++)
-        out[t] = plec_avx2_add_lanes(_mm256_add_ps(sums[t][0], sums[t][1]));
+        out[t] = _mm256_add_ps(sums[t][0], sums[t][1]);
 }
 
-PLEC_CPU_KERNEL(q6_k, PLEC_FORMAT_Q6_K, q6_k_image_floats, make_q6_k_image)
+PLEC_CPU_KERNEL(q6_k, avx2, PLEC_FORMAT_Q6_K, q6_k_image_floats, make_q6_k_image, PLEC_CPU_AHEAD)
 #endif

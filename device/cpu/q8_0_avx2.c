@@ -22,7 +22,7 @@ PLEC_CPU_INLINE void q8_0_block(__m256 *sums, const struct plec_q8_0_block *bloc
         sums[t] = _mm256_fmadd_ps(parts[t], d, sums[t]);
 }
 
-PLEC_CPU_INLINE void q8_0_dot(float *out, const struct plec_cpu_row *row,
+PLEC_CPU_INLINE void q8_0_dot(__m256 *out, const struct plec_cpu_row *row,
                               const float *const *images, const int n) {
     const struct plec_q8_0_block *blocks =
         (const struct plec_q8_0_block *)(const void *)row->blocks;
@@ -38,8 +38,8 @@ PLEC_CPU_INLINE void q8_0_dot(float *out, const struct plec_cpu_row *row,
     if (i < n_blocks) q8_0_block(even, blocks + i, images, 32 * i, n);
     PLEC_CPU_UNROLL
     for (int t = 0; t < n; t++)
-        out[t] = plec_avx2_add_lanes(_mm256_add_ps(even[t], odd[t]));
+        out[t] = _mm256_add_ps(even[t], odd[t]);
 }
 
-PLEC_CPU_KERNEL(q8_0, PLEC_FORMAT_Q8_0, NULL, NULL)
+PLEC_CPU_KERNEL(q8_0, avx2, PLEC_FORMAT_Q8_0, NULL, NULL, PLEC_CPU_AHEAD)
 #endif

@@ -11,10 +11,7 @@
 static void wait_for(struct plec_cpu_mark mark) {
     struct plec_cpu_stream *stream = mark.stream;
     if (stream == NULL) return;
-    for (int i = 0; i < PLEC_CPU_SPINS; i++) {
-        if (atomic_load(&stream->n_done) >= mark.position) return;
-        plec_cpu_relax();
-    }
+    if (atomic_load(&stream->n_done) >= mark.position) return;
     pthread_mutex_lock(&stream->mutex);
     stream->n_waiting++;
     while (atomic_load(&stream->n_done) < mark.position)
@@ -26,7 +23,7 @@ static void wait_for(struct plec_cpu_mark mark) {
 static void spin_for_operation(struct plec_cpu_stream *stream, uint64_t position) {
     for (int i = 0; i < PLEC_CPU_SPINS; i++) {
         if (atomic_load(&stream->n_enqueued) > position) return;
-        plec_cpu_relax();
+        plec_cpu_relax(i);
     }
 }
 
