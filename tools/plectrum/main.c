@@ -18,6 +18,7 @@ static const struct command commands[] = {
      plec_command_kernels},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
+    {"trace", "replay a recorded routing through caches of every policy", plec_command_trace},
     {"verify", "check everything that can be checked without running", plec_command_verify},
     {"run", "run one MoE layer", plec_command_run},
     {"version", "tell the version, what was built in and what the machine offers",
