@@ -182,11 +182,12 @@ bool plec_residency_sound(const struct plec_residency *tier, const char **broken
     if (*broken == NULL && (n_used + n_free + n_quarantined != tier->n_all ||
                             n_free != tier->n_free[0] + tier->n_free[1]))
         *broken = "a slot is lost";
-    uint32_t n_led = 0;
+    uint32_t n_led = 0; /* keys that have a slot */
     for (uint32_t k = 0; k < tier->options.keys->n_keys && *broken == NULL; k++) {
         uint32_t s = tier->memory[k].slot;
         n_led += s != PLEC_NO_SLOT;
         if (s != PLEC_NO_SLOT && tier->slots[s].key != k) *broken = "a key leads to another's slot";
     }
+    if (*broken == NULL && n_led != n_used) *broken = "a slot's key does not lead to it";
     return *broken == NULL;
 }
