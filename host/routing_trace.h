@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Layers x experts that a trace may name: tables are as large. */
-enum { PLEC_TRACE_MAX_EXPERTS = 1 << 22 };
+enum { PLEC_TRACE_MAX_EXPERTS = 1 << 20 };
 
 struct plec_trace_info {
     uint32_t n_layers, n_experts; /* experts of a layer */

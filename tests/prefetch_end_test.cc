@@ -1,7 +1,9 @@
 /* How asks end: given up, failed, stalled, or served from a cache that is smaller than they need.
  */
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "tests/support/asks.h"
 
@@ -338,6 +340,27 @@ TEST(Prefetch, PlansDoNotPushOutWhatThePlanNeedsSooner) {
     }
     EXPECT_EQ(counters(t).classes[PLEC_DEMAND].reads, 0u) << "nothing was read for a demand";
     EXPECT_EQ(counters(t).classes[PLEC_CERTAIN].read_experts, 8 * 8u) << "and nothing twice";
+}
+
+/* vllm#37190: an LRU shared by callers without a lock. Here the owner's lock is the only one
+ * needed: nothing is shared behind it. */
+TEST(Prefetch, TwoCallersUnderOneLockAreServed) {
+    TiersOptions options;
+    options.n_slots = 2;
+    Tiers t(options);
+    std::mutex lock;
+    auto caller = [&](uint32_t first) {
+        for (uint32_t i = 0; i < 500; i++) {
+            std::lock_guard<std::mutex> guard(lock);
+            use(t, (first + i * 3) % t.keys.n_keys, 0x1);
+        }
+    };
+    std::thread other(caller, 1);
+    caller(0);
+    other.join();
+    EXPECT_EQ(t.fault(), "");
+    EXPECT_EQ(counters(t).demands, 1000u);
+    EXPECT_EQ(counters(t).ready + counters(t).ready_at_once, 1000u);
 }
 
 } // namespace

@@ -241,6 +241,8 @@ TEST(Prefetch, SpeculationStartsNoReadWhileADemandWaits) {
     EXPECT_EQ(counters(t).n_requests, 0u);
 }
 
+/* vllm#51710: offload copies contended with collectives for the link, and nothing could cap them.
+ */
 TEST(Prefetch, AClassReadsNoMoreBytesAtOnceThanItsBudget) {
     TiersOptions options = no_device();
     options.n_frames = 8;

@@ -305,7 +305,7 @@ SimulatorOptions small_bank() {
 struct FaultRun {
     uint32_t ready = 0;
     std::map<std::string, uint32_t> errors;
-    uint64_t n_jobs = 0;
+    uint64_t n_jobs = 0, n_events = 0;
 };
 
 /* Three steps with a plan and guesses; then the same again without faults, which must all work. */
@@ -336,6 +336,7 @@ FaultRun run_with(const SimulatorOptions &options) {
     for (int origin = 0; origin < PLEC_N_ORIGINS; origin++)
         plec_prefetch_drop(sim.tiers.prefetch, plec_origin(origin), PLEC_NO_KEY);
     result.n_jobs = sim.n_ended;
+    result.n_events = sim.n_events;
     for (plec_residency *tier : {sim.tiers.host, sim.tiers.device}) {
         plec_residency_counters counters;
         plec_residency_get_counters(&counters, tier);
@@ -366,6 +367,51 @@ TEST(Fault, AFailureOfAnyOneJobHurtsItsDemandsByNameAndNothingElse) {
         n_hurt += failed;
     }
     EXPECT_GT(n_hurt, 20u);
+}
+
+TEST(Fault, ADemandCancelledAtAnyEventEndsByNameAndNothingElseDoes) {
+    SimulatorOptions options = small_bank();
+    options.cancels = [](uint64_t) { return false; };
+    FaultRun whole = run_with(options);
+    ASSERT_GT(whole.n_events, 100u);
+    uint32_t n_cancelled = 0;
+    for (uint64_t at = 0; at < whole.n_events; at++) {
+        SCOPED_TRACE(at);
+        options.cancels = [at](uint64_t n) { return n == at; };
+        FaultRun run = run_with(options);
+        EXPECT_LE(run.errors.size(), 1u);
+        EXPECT_EQ(run.ready + run.errors["Cancelled"], whole.ready);
+        n_cancelled += run.errors["Cancelled"];
+    }
+    EXPECT_GT(n_cancelled, 50u);
+}
+
+TEST(Fault, AJobPutBackAtAnyPointChangesNoOutcome) {
+    SimulatorOptions options = small_bank();
+    FaultRun whole = run_with(options);
+    for (uint64_t at = 0; at < whole.n_jobs; at++) {
+        SCOPED_TRACE(at);
+        options.returns = [at](const plec_job &, uint64_t n) { return n == at; };
+        FaultRun run = run_with(options);
+        EXPECT_EQ(run.ready, whole.ready);
+        EXPECT_TRUE(run.errors.empty());
+    }
+    options.returns = [](const plec_job &, uint64_t n) { return n % 2 == 0; };
+    EXPECT_EQ(run_with(options).ready, whole.ready) << "every other one";
+}
+
+TEST(Fault, DemandsPastTheirDeadlineEndByNameAndTheRestIsServed) {
+    SimulatorOptions options = small_bank();
+    FaultRun whole = run_with(options);
+    for (uint64_t patience : {1u, 100000u, 300000u, 600000u}) {
+        SCOPED_TRACE(patience);
+        options.patience_ns = patience;
+        FaultRun run = run_with(options);
+        EXPECT_GT(run.errors["DeadlinePast"], 0u);
+        EXPECT_EQ(run.ready + run.errors["DeadlinePast"], whole.ready);
+    }
+    options.patience_ns = 1000000000;
+    EXPECT_EQ(run_with(options).ready, whole.ready);
 }
 
 TEST(Fault, WhenEveryReadFailsEveryMissIsNamedAndNothingHangs) {

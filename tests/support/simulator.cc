@@ -17,6 +17,12 @@ uint64_t Simulator::through(Pipe &pipe, uint64_t *free_at, uint64_t n_bytes) {
     return *free_at + delay;
 }
 
+bool Simulator::put_back(const plec_job &job) {
+    if (!options_.returns || !options_.returns(job, n_given++)) return false;
+    plec_prefetch_job_returned(tiers.prefetch, job.id);
+    return true;
+}
+
 void Simulator::start_jobs() {
     /* A key asked for twice is one request: plan less than a step ahead. */
     while (!plan.empty() && plan.front().deadline < position_ + tiers.keys.n_layers &&
@@ -24,10 +30,12 @@ void Simulator::start_jobs() {
         plan.pop_front();
     plec_job job;
     while (reading_ < options_.disk.depth && plec_prefetch_next_read(&job, tiers.prefetch, now)) {
+        if (put_back(job)) continue;
         reading_++;
         events_.push({through(options_.disk, &disk_free_, job.n_bytes), order_++, true, job, {}});
     }
     while (copying_ < options_.link.depth && plec_prefetch_next_copy(&job, tiers.prefetch, now)) {
+        if (put_back(job)) continue;
         copying_++;
         events_.push({through(options_.link, &link_free_, job.n_bytes), order_++, true, job, {}});
     }
@@ -86,6 +94,7 @@ void Simulator::ask_one(uint32_t i) {
     args.mask = need.mask;
     args.stream = i >= dispatch_->fit.n_hold;
     args.stream_host = i >= dispatch_->fit.n_cache;
+    args.deadline_ns = options_.patience_ns > 0 ? now + options_.patience_ns : 0;
     plec_demand_result result;
     dispatch_->streaming += args.stream;
     if (plec_prefetch_demand(&result, tiers.prefetch, &args, now) == PLEC_DEMAND_READY)
@@ -156,6 +165,11 @@ LayerRun Simulator::run_layer(uint64_t step, uint32_t layer, std::vector<plec_ne
         take_results();
         if (dispatch.done == dispatch.needs.size()) break;
         moving = next_event();
+        if (options_.cancels && options_.cancels(n_events++) && !dispatch.open.empty())
+            plec_prefetch_cancel(tiers.prefetch, dispatch.open.begin()->first, now);
+        if (options_.patience_ns > 0) {
+            EXPECT_FALSE(plec_prefetch_expire(tiers.prefetch, now, nullptr, 0));
+        }
         if (!moving) { /* nothing will ever end: only the watchdog can */
             now += 6000000000;
             moving = plec_prefetch_expire(tiers.prefetch, now, nullptr, 0);

@@ -32,6 +32,11 @@ struct SimulatorOptions {
     uint32_t seed = 1;
     /* Told each job when it ends, and how many ended before: true fails it. */
     std::function<bool(const plec_job &job, uint64_t n)> fails;
+    /* Told each job when it is given, and how many were given before: true puts it back once. */
+    std::function<bool(const plec_job &job, uint64_t n)> returns;
+    /* Told how many events there were: true cancels the oldest demand that waits. */
+    std::function<bool(uint64_t n)> cancels;
+    uint64_t patience_ns = 0; /* of every demand; 0: endless */
 };
 
 /* What running one layer gave. */
@@ -53,7 +58,7 @@ class Simulator {
      * than a step away. */
     std::deque<plec_request> plan;
     uint64_t read_bytes = 0, copied_bytes = 0, computed = 0; /* computed: experts */
-    uint64_t n_ended = 0;                                    /* jobs */
+    uint64_t n_ended = 0, n_given = 0, n_events = 0;         /* jobs, jobs, events */
     uint64_t longest_queue = 0;
 
     /* Runs a dispatch: demands what it needs, holding what fits and streaming the rest, and
@@ -92,6 +97,7 @@ class Simulator {
     void compute(const plec_demand_result &result);
     bool next_event();
     void end_job(const plec_job &job);
+    bool put_back(const plec_job &job);
     uint64_t through(Pipe &pipe, uint64_t *free_at, uint64_t n_bytes);
 
     SimulatorOptions options_;

@@ -23,7 +23,8 @@ static const struct plec_cli_command command = {
         "future). It prints hits, extents and bytes read, and the time the reads take on a disk of "
         "the given bandwidth and latency, an extent being read whole where that is faster.\n\n"
         "The best width and policy are those whose reads take least; the oracle does not stand for "
-        "election. Where even the oracle hits little, more memory helps and no policy does.\n\n"
+        "election. Where even the oracle of width 1 hits little, more memory helps and no policy "
+        "does.\n\n"
         "A trace is text: a line plectrum-trace,1,LAYERS,EXPERTS,ENTRY_BYTES,IDENTITY, then a line "
         "STEP,LAYER,TOKEN,ID,ID,... for each token.",
     .exit_status = "0  done\n3  the trace is unreadable or refused",
@@ -105,9 +106,9 @@ static void print_advice(const struct replay_table *table) {
         &table->results[table->best_width][PLEC_RESIDENCY_ORACLE];
     printf("\nbest: width %u with %s", table->widths[table->best_width],
            policy_names[table->best_policy]);
-    if (best->read_ns > 0)
-        printf("; no policy could take less than %.0f%% of its time at this width",
-               100 * (oracle->read_ns < best->read_ns ? oracle->read_ns / best->read_ns : 1));
+    if (oracle->read_ns < best->read_ns)
+        printf("; the oracle of this width takes %.0f%% of its time",
+               100 * oracle->read_ns / best->read_ns);
     printf("\n");
 }
 
