@@ -34,10 +34,10 @@ bool plec_gguf_is_feed_forward(struct plec_view rest) {
 
 /* -- keys ------------------------------------------------------------------------------------- */
 
-static struct plec_key find_key(const void *user, const char *suffix, uint64_t i) {
+static struct plec_arch_key find_key(const void *user, const char *suffix, uint64_t i) {
     const struct plec_gguf *file = ((const struct plec_gguf_model *)user)->main;
     const struct plec_gguf_key *key = plec_gguf_find_arch_key(file, suffix);
-    struct plec_key out = {PLEC_KEY_ABSENT, false, 0, 0};
+    struct plec_arch_key out = {PLEC_KEY_ABSENT, false, 0, 0};
     if (key == NULL) return out;
     out.is_array = key->type == PLEC_GGUF_ARRAY;
     if (!out.is_array) i = 0;
@@ -56,7 +56,7 @@ static struct plec_key find_key(const void *user, const char *suffix, uint64_t i
 
 bool plec_gguf_model_count(uint32_t *out, const struct plec_gguf_model *model, const char *suffix,
                            uint32_t number) {
-    struct plec_key key = find_key(model, suffix, number);
+    struct plec_arch_key key = find_key(model, suffix, number);
     if (key.kind != PLEC_KEY_INTEGER || key.integer < 0 || key.integer > UINT32_MAX) return false;
     *out = (uint32_t)key.integer;
     return true;

@@ -123,7 +123,8 @@ static enum plec_status check_biases(const struct plec_gguf_layer *layer,
 /* -- what the router reads -------------------------------------------------------------------- */
 
 static void read_eps(struct plec_router *router, struct plec_gguf_model *model) {
-    struct plec_key key = model->keys.find(model->keys.user, "attention.layer_norm_rms_epsilon", 0);
+    struct plec_arch_key key =
+        model->keys.find(model->keys.user, "attention.layer_norm_rms_epsilon", 0);
     if (key.kind == PLEC_KEY_REAL && isfinite(key.real) && key.real >= 0) {
         router->input_eps = key.real;
         return;

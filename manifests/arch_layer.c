@@ -36,7 +36,8 @@ static enum plec_arch_origin row_origin(const struct resolving *r) {
 /* ---- Keys ---- */
 
 /* A key that is there and scalar, or an element of an array by layer. */
-static bool read_key(struct resolving *r, struct plec_key *key, const char *suffix, bool by_layer) {
+static bool read_key(struct resolving *r, struct plec_arch_key *key, const char *suffix,
+                     bool by_layer) {
     *key = r->args->keys->find(r->args->keys->user, suffix, r->args->layer);
     if (key->kind == PLEC_KEY_ABSENT) return false;
     if (key->kind != PLEC_KEY_OTHER && (by_layer || !key->is_array)) return true;
@@ -49,7 +50,7 @@ static bool read_key(struct resolving *r, struct plec_key *key, const char *suff
 }
 
 static bool read_count(struct resolving *r, uint32_t *out, const char *suffix, bool by_layer) {
-    struct plec_key key;
+    struct plec_arch_key key;
     if (!read_key(r, &key, suffix, by_layer)) return false;
     if (key.kind != PLEC_KEY_INTEGER) {
         REFUSE(r, PLEC_MALFORMED, "WrongType", "key %s: wanted an integer", suffix);
@@ -65,7 +66,7 @@ static bool read_count(struct resolving *r, uint32_t *out, const char *suffix, b
 }
 
 static bool read_flag(struct resolving *r, uint32_t *out, const char *suffix) {
-    struct plec_key key;
+    struct plec_arch_key key;
     if (!read_key(r, &key, suffix, false)) return false;
     if (key.kind == PLEC_KEY_REAL || key.integer < 0 || key.integer > 1) {
         REFUSE(r, PLEC_MALFORMED, "WrongType", "key %s: wanted true or false", suffix);
@@ -76,7 +77,7 @@ static bool read_flag(struct resolving *r, uint32_t *out, const char *suffix) {
 }
 
 static bool read_real(struct resolving *r, double *out, const char *suffix, bool by_layer) {
-    struct plec_key key;
+    struct plec_arch_key key;
     if (!read_key(r, &key, suffix, by_layer)) return false;
     if (key.kind == PLEC_KEY_BOOL) {
         REFUSE(r, PLEC_MALFORMED, "WrongType", "key %s: wanted a number, found a bool", suffix);

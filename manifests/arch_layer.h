@@ -33,7 +33,7 @@ enum plec_key_kind {
     PLEC_KEY_BOOL,
     PLEC_KEY_OTHER /* anything else: a string, a larger integer, an element past the array's end */
 };
-struct plec_key {
+struct plec_arch_key {
     enum plec_key_kind kind;
     bool is_array;
     int64_t integer; /* INTEGER; BOOL: 0 or 1 */
@@ -42,7 +42,7 @@ struct plec_key {
 /* Answers for "<architecture>.<suffix>", the prefix being the file's own architecture whatever --as
  * says. i: which element, where the key is an array. */
 struct plec_arch_keys {
-    struct plec_key (*find)(const void *user, const char *suffix, uint64_t i);
+    struct plec_arch_key (*find)(const void *user, const char *suffix, uint64_t i);
     const void *user;
 };
 

@@ -227,14 +227,15 @@ TEST(ArchLayer, OnlyBranchesWithAFactorAreScaled) {
 TEST(ArchLayer, KeysOfAnotherTypeAreRefusedByName) {
     const std::string name = "deepseek2";
     Keys keys = full_keys();
-    std::vector<std::pair<std::string, plec_key>> wrong = {{"expert_used_count", real(4)},
-                                                           {"expert_used_count", boolean(true)},
-                                                           {"expert_used_count", OTHER},
-                                                           {"expert_gating_func", OTHER},
-                                                           {"expert_weights_norm", real(1)},
-                                                           {"expert_weights_norm", integer(2)},
-                                                           {"expert_weights_scale", boolean(true)},
-                                                           {"expert_weights_scale", OTHER}};
+    std::vector<std::pair<std::string, plec_arch_key>> wrong = {
+        {"expert_used_count", real(4)},
+        {"expert_used_count", boolean(true)},
+        {"expert_used_count", OTHER},
+        {"expert_gating_func", OTHER},
+        {"expert_weights_norm", real(1)},
+        {"expert_weights_norm", integer(2)},
+        {"expert_weights_scale", boolean(true)},
+        {"expert_weights_scale", OTHER}};
     for (const auto &[key, value] : wrong)
         expect_refused(resolve(name, keys.with(key, value)), PLEC_MALFORMED, "WrongType", key);
     for (int64_t value : {int64_t(-1), int64_t(1) << 32})
@@ -244,7 +245,7 @@ TEST(ArchLayer, KeysOfAnotherTypeAreRefusedByName) {
         expect_refused(resolve(name, keys.with("expert_weights_scale", real(value))),
                        PLEC_MALFORMED, "NotFinite", "expert_weights_scale");
     Keys array = keys.without("expert_gating_func");
-    array.by_layer["expert_gating_func"] = std::vector<plec_key>(32, integer(2));
+    array.by_layer["expert_gating_func"] = std::vector<plec_arch_key>(32, integer(2));
     expect_refused(resolve(name, array), PLEC_MALFORMED, "WrongType", "found an array");
     EXPECT_EQ(resolve(name, keys.with("expert_weights_norm", integer(1))).status, PLEC_OK);
     EXPECT_EQ(resolve(name, keys.with("expert_weights_scale", integer(3))).layer.scale.value, 3);

@@ -13,34 +13,35 @@
 
 namespace plec_test {
 
-inline plec_key integer(int64_t value) {
+inline plec_arch_key integer(int64_t value) {
     return {PLEC_KEY_INTEGER, false, value, 0};
 }
-inline plec_key real(double value) {
+inline plec_arch_key real(double value) {
     return {PLEC_KEY_REAL, false, 0, value};
 }
-inline plec_key boolean(bool value) {
+inline plec_arch_key boolean(bool value) {
     return {PLEC_KEY_BOOL, false, value, 0};
 }
-const plec_key OTHER = {PLEC_KEY_OTHER, false, 0, 0};
+const plec_arch_key OTHER = {PLEC_KEY_OTHER, false, 0, 0};
 
 /* A file's keys: one value, or one a layer. */
 struct Keys {
-    std::map<std::string, plec_key> one;
-    std::map<std::string, std::vector<plec_key>> by_layer;
+    std::map<std::string, plec_arch_key> one;
+    std::map<std::string, std::vector<plec_arch_key>> by_layer;
 
-    static plec_key find(const void *user, const char *suffix, uint64_t i) {
+    static plec_arch_key find(const void *user, const char *suffix, uint64_t i) {
         const Keys &keys = *static_cast<const Keys *>(user);
         auto array = keys.by_layer.find(suffix);
         if (array != keys.by_layer.end()) {
-            plec_key key = i < array->second.size() ? array->second[i] : OTHER;
+            plec_arch_key key = i < array->second.size() ? array->second[i] : OTHER;
             key.is_array = true;
             return key;
         }
         auto value = keys.one.find(suffix);
-        return value != keys.one.end() ? value->second : plec_key{PLEC_KEY_ABSENT, false, 0, 0};
+        return value != keys.one.end() ? value->second
+                                       : plec_arch_key{PLEC_KEY_ABSENT, false, 0, 0};
     }
-    Keys with(const std::string &name, plec_key value) const {
+    Keys with(const std::string &name, plec_arch_key value) const {
         Keys copy = *this;
         copy.one[name] = value;
         return copy;
