@@ -25,6 +25,19 @@ struct plec_event;
 
 enum plec_device_kind { PLEC_DEVICE_CPU, PLEC_DEVICE_CUDA };
 
+/* Makes the CPU device act as one behind a link, for tests and measurements without a GPU: all its
+ * copies share the link, whatever their streams. Zeroed members change nothing. Called from any
+ * thread. */
+struct plec_simulation {
+    uint64_t copy_bytes_per_s;
+    uint64_t copy_latency_ns; /* of every copy, beside its bytes */
+    bool (*fail_copy)(void *user, const void *to, uint64_t n_bytes);
+    /* true: it fails, PLEC_NO_DEVICE "CopyFailed" */
+    bool (*fail_alloc)(void *user, uint64_t n_bytes); /* of device or pinned memory, likewise
+                                                         PLEC_NO_MEMORY "NoMemory" */
+    void *user;
+};
+
 struct plec_device_options {
     uint32_t n_threads;      /* CPU: threads a launch is split over; 0: the processors available */
     uint32_t queue_capacity; /* enqueued operations a stream holds before a call waits for room;
@@ -32,6 +45,7 @@ struct plec_device_options {
     bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do */
     uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
                                 the processor has */
+    const struct plec_simulation *simulation; /* CPU: NULL: none; copied by open */
 };
 
 struct plec_device_info {
@@ -112,6 +126,18 @@ PLEC_MUST_USE enum plec_status plec_launch_linear(struct plec_stream *stream,
                                                   const struct plec_linear_args *args,
                                                   struct plec_error *err);
 
+/* A launch of experts whole, or cut where experts arrive one after another: BEGIN, then PARTs that
+ * name every expert with pairs once, in any order, then FINISH, with one workspace and otherwise
+ * equal arguments, make what ALL makes, bit for bit. An entry is read by the PART that names it
+ * alone. A PART that names an expert twice or one without pairs fails its stream with
+ * PLEC_BAD_INPUT "BadPart"; FINISH before all were named with "ExpertsLeftOut". */
+enum plec_experts_phase {
+    PLEC_EXPERTS_ALL,
+    PLEC_EXPERTS_BEGIN,
+    PLEC_EXPERTS_PART,
+    PLEC_EXPERTS_FINISH
+};
+
 /* y = (y +) sum over slots of weight * expert(x), in slot order, f32. Weights are read once a step,
  * grouped by expert; each output depends on its own token alone, bit for bit. */
 struct plec_experts_args {
@@ -126,6 +152,9 @@ struct plec_experts_args {
     const float *x;  /* [n_tokens, input_dim] f32, device */
     float *y;        /* [n_tokens, output_dim] f32, device */
     void *workspace; /* plec_experts_workspace bytes, device; free to use until the work is done */
+    enum plec_experts_phase phase;
+    uint32_t n_part;
+    const uint32_t *part; /* [n_part] experts, host; read when the work runs */
 };
 /* Workspace bytes for up to n_tokens x n_slots; false when that overflows 64 bits. */
 bool plec_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,

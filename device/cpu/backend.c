@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
@@ -49,6 +50,8 @@ static enum plec_status cpu_open(struct plec_device **out,
         return status;
     }
     pthread_mutex_init(&device->mutex, NULL);
+    pthread_mutex_init(&device->link, NULL);
+    if (options->simulation != NULL) device->simulation = *options->simulation;
     *out = &device->base;
     return PLEC_OK;
 }
@@ -73,16 +76,21 @@ static void cpu_close(struct plec_device *base) {
         device->free_streams = stream->next_free;
         plec_cpu_stream_release(stream);
     }
+    pthread_mutex_destroy(&device->link);
     pthread_mutex_destroy(&device->mutex);
     plec_cpu_pool_close(&device->pool);
     free(device);
 }
 
 /* Large blocks start on a huge page and ask for huge pages: weights are read in long runs. */
-static enum plec_status cpu_alloc(void **out, struct plec_device *device, uint64_t n_bytes,
+static enum plec_status cpu_alloc(void **out, struct plec_device *base, uint64_t n_bytes,
                                   struct plec_error *err) {
-    (void)device;
+    const struct plec_simulation *simulation = &((struct plec_cpu_device *)base)->simulation;
     *out = NULL;
+    if (simulation->fail_alloc != NULL && simulation->fail_alloc(simulation->user, n_bytes))
+        return plec_fail(err, PLEC_NO_MEMORY, "NoMemory",
+                         "wanted %llu bytes of a device told to refuse them",
+                         (unsigned long long)n_bytes);
     void *memory = NULL;
     size_t alignment = n_bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : PAGE;
     if (n_bytes > SIZE_MAX - HUGE_PAGE ||
@@ -121,10 +129,38 @@ struct copy_args {
     uint64_t n_bytes;
 };
 
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Waits for a simulated link's turn, and for as long as it takes. */
+static void cross_link(struct plec_cpu_device *device, uint64_t n_bytes) {
+    const struct plec_simulation *simulation = &device->simulation;
+    if (simulation->copy_bytes_per_s == 0 && simulation->copy_latency_ns == 0) return;
+    uint64_t now = now_ns(), took = simulation->copy_latency_ns;
+    if (simulation->copy_bytes_per_s != 0)
+        took += (uint64_t)((double)n_bytes * 1e9 / (double)simulation->copy_bytes_per_s);
+    pthread_mutex_lock(&device->link);
+    uint64_t start = device->link_free_ns > now ? device->link_free_ns : now, end = start + took;
+    device->link_free_ns = end;
+    pthread_mutex_unlock(&device->link);
+    struct timespec until = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
 static enum plec_status run_copy(struct plec_cpu_stream *stream, const void *args,
                                  struct plec_error *err) {
     const struct copy_args *copy = args;
-    (void)stream, (void)err;
+    const struct plec_simulation *simulation = &stream->device->simulation;
+    if (simulation->fail_copy != NULL &&
+        simulation->fail_copy(simulation->user, copy->to, copy->n_bytes))
+        return plec_fail(err, PLEC_NO_DEVICE, "CopyFailed",
+                         "a copy of %llu bytes, on a device told to fail it",
+                         (unsigned long long)copy->n_bytes);
+    cross_link(stream->device, copy->n_bytes);
     memcpy(copy->to, copy->from, copy->n_bytes);
     return PLEC_OK;
 }

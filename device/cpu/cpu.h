@@ -15,6 +15,9 @@ struct plec_cpu_device {
     atomic_uint n_open;                   /* streams open: none may be left at close */
     pthread_mutex_t mutex;                /* over free_streams */
     struct plec_cpu_stream *free_streams; /* closed, kept for their counters */
+    struct plec_simulation simulation;
+    pthread_mutex_t link;  /* over link_free_ns */
+    uint64_t link_free_ns; /* when the simulated link has moved all that was given to it */
 };
 
 /* launch.c: linear, norm, sigmoid, scale. */

@@ -45,7 +45,8 @@ static void down_range(void *context, uint64_t first, uint64_t n) {
 }
 
 void plec_cpu_down(struct plec_cpu_experts *run) {
-    struct plec_cpu_matrix matrix = plec_cpu_operand(run, &run->bank->entries[0], PLEC_DOWN);
+    struct plec_cpu_matrix matrix =
+        plec_cpu_operand(run, &run->bank->entries[run->active[0]], PLEC_DOWN);
     uint32_t grain = plec_cpu_rows_in(PLEC_CPU_GRAIN_BYTES, matrix.row_bytes);
     plec_cpu_pool_run(run->pool, (uint64_t)run->n_active * run->bank->output_dim, grain, down_range,
                       run);

@@ -88,6 +88,8 @@ static bool lay_out(struct plec_cpu_layout *layout, const struct plec_cpu_expert
     memset(layout, 0, sizeof *layout);
     bool fits = reserve(&layout->first, end, (uint64_t)bank->n_entries + 1, sizeof(uint64_t)) &&
                 reserve(&layout->active, end, bank->n_entries, sizeof(uint32_t)) &&
+                reserve(&layout->left, end, bank->n_entries, sizeof(uint8_t)) &&
+                reserve(&layout->n_left, end, 1, sizeof(uint32_t)) &&
                 reserve(&layout->pairs, end, n, sizeof(uint64_t)) &&
                 reserve_images(&layout->gate_images, end, &run->gate_images);
     layout->up_images = layout->gate_images;
@@ -117,7 +119,9 @@ static float *images_at(uint8_t *workspace, uint64_t at, const struct plec_cpu_i
 static void place(struct plec_cpu_experts *run, const struct plec_cpu_layout *layout) {
     uint8_t *workspace = run->args->workspace;
     run->first = (uint64_t *)(void *)(workspace + layout->first);
-    run->active = (uint32_t *)(void *)(workspace + layout->active);
+    run->all_active = (uint32_t *)(void *)(workspace + layout->active);
+    run->left = workspace + layout->left;
+    run->n_left = (uint32_t *)(void *)(workspace + layout->n_left);
     run->pairs = (uint64_t *)(void *)(workspace + layout->pairs);
     run->hidden = (float *)(void *)(workspace + layout->hidden);
     run->out = (float *)(void *)(workspace + layout->out);
@@ -128,16 +132,89 @@ static void place(struct plec_cpu_experts *run, const struct plec_cpu_layout *la
     run->down_images.images = images_at(workspace, layout->down_images, &run->down_images);
 }
 
+static void make_image(const struct plec_cpu_images *images, uint64_t i) {
+    plec_cpu_image_make(images->images + i * images->floats, images->kernel,
+                        images->x + i * images->width, images->width, images->cols);
+}
+
 static void image_range(void *context, uint64_t first, uint64_t n) {
-    const struct plec_cpu_images *images = context;
     for (uint64_t i = first; i < first + n; i++)
-        plec_cpu_image_make(images->images + i * images->floats, images->kernel,
-                            images->x + i * images->width, images->width, images->cols);
+        make_image(context, i);
 }
 
 static void make_images(struct plec_cpu_experts *run, struct plec_cpu_images *images) {
     if (images->images == NULL) return;
     plec_cpu_pool_run(run->pool, images->n, PLEC_CPU_GRAIN / images->cols + 1, image_range, images);
+}
+
+/* Images of the hidden vectors of one expert. */
+struct expert_images {
+    const struct plec_cpu_images *images;
+    const uint64_t *pairs;
+};
+
+static void pair_range(void *context, uint64_t first, uint64_t n) {
+    const struct expert_images *expert = context;
+    for (uint64_t i = first; i < first + n; i++)
+        make_image(expert->images, expert->pairs[i]);
+}
+
+/* Only those of the experts at hand: the others have none yet, or theirs already. */
+static void make_down_images(struct plec_cpu_experts *run) {
+    if (run->args->phase == PLEC_EXPERTS_ALL) {
+        make_images(run, &run->down_images);
+        return;
+    }
+    if (run->down_images.images == NULL) return;
+    for (uint32_t i = 0; i < run->n_active; i++) {
+        uint64_t first = run->first[run->active[i]], n = run->first[run->active[i] + 1] - first;
+        struct expert_images expert = {&run->down_images, run->pairs + first};
+        plec_cpu_pool_run(run->pool, n, PLEC_CPU_GRAIN / run->down_images.cols + 1, pair_range,
+                          &expert);
+    }
+}
+
+static enum plec_status begin(struct plec_cpu_experts *run, struct plec_error *err) {
+    enum plec_status status = plec_cpu_plan(run, err);
+    if (status != PLEC_OK) return status;
+    make_images(run, &run->gate_images);
+    if (!same_images(&run->gate_images, &run->up_images)) make_images(run, &run->up_images);
+    return PLEC_OK;
+}
+
+static void run_active(struct plec_cpu_experts *run) {
+    if (run->n_active == 0) return;
+    plec_cpu_gate_up(run);
+    make_down_images(run);
+    plec_cpu_down(run);
+}
+
+static enum plec_status run_part(struct plec_cpu_experts *run, struct plec_error *err) {
+    enum plec_status status = plec_cpu_take_part(run, err);
+    if (status == PLEC_OK) run_active(run);
+    return status;
+}
+
+static enum plec_status finish(struct plec_cpu_experts *run, struct plec_error *err) {
+    if (*run->n_left != 0)
+        return plec_fail(err, PLEC_BAD_INPUT, "ExpertsLeftOut", "%u experts have not run",
+                         *run->n_left);
+    plec_cpu_finalize(run);
+    return PLEC_OK;
+}
+
+static enum plec_status run_phase(struct plec_cpu_experts *run, struct plec_error *err) {
+    switch (run->args->phase) {
+    case PLEC_EXPERTS_BEGIN: return begin(run, err);
+    case PLEC_EXPERTS_PART: return run_part(run, err);
+    case PLEC_EXPERTS_FINISH: return finish(run, err);
+    case PLEC_EXPERTS_ALL: break;
+    }
+    enum plec_status status = begin(run, err);
+    if (status != PLEC_OK) return status;
+    run_active(run);
+    plec_cpu_finalize(run);
+    return PLEC_OK;
 }
 
 static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *op_args,
@@ -155,15 +232,7 @@ static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *
         return plec_fail(err, PLEC_NO_MEMORY, "SizeOverflow", "%u tokens of %u slots",
                          args->n_tokens, args->n_slots);
     place(&run, &layout);
-    enum plec_status status = plec_cpu_plan(&run, err);
-    if (status != PLEC_OK) return status;
-    make_images(&run, &run.gate_images);
-    if (!same_images(&run.gate_images, &run.up_images)) make_images(&run, &run.up_images);
-    plec_cpu_gate_up(&run);
-    make_images(&run, &run.down_images);
-    plec_cpu_down(&run);
-    plec_cpu_finalize(&run);
-    return PLEC_OK;
+    return run_phase(&run, err);
 }
 
 _Static_assert(sizeof(struct plec_experts_args) <= PLEC_CPU_OPERATION_BYTES, "fits the ring");

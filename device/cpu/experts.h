@@ -1,4 +1,4 @@
-/* experts.h: one experts launch of the CPU backend, as its phases see it.
+/* experts.h: one experts launch of the CPU backend, or a part of one, as its phases see it.
  *
  *   plan      group the (token, slot) pairs by expert, in order of token and slot    [plan.c]
  *   images    of the inputs, one a token                                             [experts.c]
@@ -32,6 +32,8 @@ struct plec_cpu_images {
 struct plec_cpu_layout {
     uint64_t first;       /* [n_entries + 1] u64: where each expert's pairs start in `pairs` */
     uint64_t active;      /* [n_entries] u32: experts with pairs */
+    uint64_t left;        /* [n_entries] u8: 1 with pairs and not run yet */
+    uint64_t n_left;      /* [1] u32: how many those are */
     uint64_t pairs;       /* [n_pairs] u64: token * n_slots + slot, by expert */
     uint64_t gate_images; /* [n_tokens] images */
     uint64_t up_images;   /* [n_tokens], or gate_images when the two agree */
@@ -50,7 +52,10 @@ struct plec_cpu_experts {
     uint64_t n_pairs;
     uint32_t n_active;
     uint64_t *first, *pairs;
-    uint32_t *active;
+    const uint32_t *active; /* [n_active] experts to run */
+    uint32_t *all_active;   /* in the workspace */
+    uint8_t *left;
+    uint32_t *n_left;
     struct plec_cpu_images gate_images, up_images, down_images;
     float *hidden, *out;
 };
@@ -68,8 +73,11 @@ struct plec_cpu_slice {
 struct plec_cpu_slice plec_cpu_slice_at(const struct plec_cpu_experts *run, uint64_t first,
                                         uint32_t n_rows, uint64_t most);
 
-/* Fills first, active, pairs, n_active. PLEC_BAD_INPUT "BadExpertId". */
+/* Fills first, active, pairs, n_active, left, n_left. PLEC_BAD_INPUT "BadExpertId". */
 PLEC_MUST_USE enum plec_status plec_cpu_plan(struct plec_cpu_experts *run, struct plec_error *err);
+/* Takes the experts of a planned run that args->part names. PLEC_BAD_INPUT "BadPart". */
+PLEC_MUST_USE enum plec_status plec_cpu_take_part(struct plec_cpu_experts *run,
+                                                  struct plec_error *err);
 
 void plec_cpu_gate_up(struct plec_cpu_experts *run);
 void plec_cpu_down(struct plec_cpu_experts *run);

@@ -132,7 +132,7 @@ static void gate_up_range(void *context, uint64_t first, uint64_t n) {
 
 void plec_cpu_gate_up(struct plec_cpu_experts *run) {
     enum plec_operand_id id = run->bank->fusion != PLEC_NOT_FUSED ? PLEC_GATE : PLEC_UP;
-    struct plec_cpu_matrix matrix = plec_cpu_operand(run, &run->bank->entries[0], id);
+    struct plec_cpu_matrix matrix = plec_cpu_operand(run, &run->bank->entries[run->active[0]], id);
     uint32_t grain = plec_cpu_rows_in(PLEC_CPU_GRAIN_BYTES, matrix.row_bytes);
     plec_cpu_pool_run(run->pool, (uint64_t)run->n_active * run->bank->intermediate_dim, grain,
                       gate_up_range, run);

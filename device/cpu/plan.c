@@ -30,10 +30,12 @@ static void add_up(struct plec_cpu_experts *run) {
     run->n_active = 0;
     for (uint32_t e = 0; e < run->bank->n_entries; e++) {
         uint64_t n = run->first[e];
-        if (n > 0) run->active[run->n_active++] = e;
+        if (n > 0) run->all_active[run->n_active++] = e;
+        run->left[e] = n > 0;
         run->first[e] = start;
         start += n;
     }
+    *run->n_left = run->n_active;
 }
 
 /* Deals the pairs out; each first[e] ends as the start of e + 1, and is then put back. */
@@ -50,6 +52,21 @@ enum plec_status plec_cpu_plan(struct plec_cpu_experts *run, struct plec_error *
     if (status != PLEC_OK) return status;
     add_up(run);
     deal(run);
+    run->active = run->all_active;
+    return PLEC_OK;
+}
+
+enum plec_status plec_cpu_take_part(struct plec_cpu_experts *run, struct plec_error *err) {
+    run->active = run->args->part;
+    run->n_active = run->args->n_part;
+    for (uint32_t i = 0; i < run->n_active; i++) {
+        uint32_t e = run->active[i];
+        if (e >= run->bank->n_entries || !run->left[e])
+            return plec_fail(err, PLEC_BAD_INPUT, "BadPart",
+                             "expert %u of %u has no pairs, or has run", e, run->bank->n_entries);
+        run->left[e] = 0;
+        --*run->n_left;
+    }
     return PLEC_OK;
 }
 
