@@ -1,0 +1,464 @@
+/* Dispatches: what one step of a layer needs, handed out as it arrives. */
+#include "host/streamer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "host/streamer_parts.h"
+
+/* A dispatch that used this share of a layer's experts is a batch: the next layer will use as many.
+ */
+static const double WHOLE_LAYER = 0.6;
+/* How long a wait goes on before it looks at its deadline, the watchdog and the caller's wish. */
+static const uint64_t LOOK_NS = 50000000;
+
+/* --- what a dispatch needs ------------------------------------------------------------------- */
+
+/* Masks of the layer's keys, and its experts without repeats. */
+static void collect_ids(struct plec_streamer *streamer, const struct plec_dispatch_args *args) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    const struct plec_keyspace *keys = &streamer->keys;
+    uint32_t first = keys->layer_first_key[args->layer];
+    uint32_t n_keys = keys->layer_first_key[args->layer + 1] - first;
+    memset(streamer->masks, 0, n_keys * sizeof *streamer->masks);
+    dispatch->n_experts = 0;
+    for (uint64_t i = 0; i < args->n_ids; i++) {
+        uint64_t bit;
+        uint32_t k = plec_keyspace_find(&bit, keys, args->layer, (uint32_t)args->ids[i]) - first;
+        if ((streamer->masks[k] & bit) != 0) continue;
+        streamer->masks[k] |= bit;
+        streamer->active_ids[dispatch->n_experts++] = args->ids[i];
+    }
+    dispatch->n_needs = 0;
+    for (uint32_t k = 0; k < n_keys; k++)
+        if (streamer->masks[k] != 0)
+            dispatch->fit[dispatch->n_needs++] = (struct plec_need){first + k, streamer->masks[k]};
+}
+
+/* The position moves on to the layer: a step ends where the layers do not go up. */
+static void advance(struct plec_streamer *streamer, uint32_t layer) {
+    uint32_t last = streamer->last_layer;
+    if (last != UINT32_MAX) {
+        streamer->layers[last].after = layer;
+        if (layer <= last) streamer->step++;
+    }
+    streamer->last_layer = layer;
+    plec_prefetch_advance(streamer->prefetch,
+                          plec_position(&streamer->keys, streamer->step, layer));
+}
+
+/* --- handing out ----------------------------------------------------------------------------- */
+
+static struct plec_stream_need *need_of(struct plec_stream_dispatch *dispatch, uint32_t key) {
+    uint32_t i = 0;
+    while (dispatch->needs[i].key != key)
+        i++;
+    assert(i < dispatch->n_needs);
+    return &dispatch->needs[i];
+}
+
+static uint64_t count_tier(uint64_t *n, uint64_t *n_bytes, uint64_t mask, uint64_t entry_bytes) {
+    uint64_t experts = (uint64_t)__builtin_popcountll(mask);
+    *n += experts;
+    *n_bytes += experts * entry_bytes;
+    return experts;
+}
+
+/* Counts what is handed out by where it was when the dispatch asked for it. */
+static void count_handed_out(struct plec_streamer *streamer, const struct plec_stream_need *need) {
+    struct plec_stream_counts *counts = &streamer->counts;
+    uint64_t bytes = streamer->keys.keys[need->key].entry_bytes;
+    uint64_t from_disk = need->mask & ~need->in_slot & ~need->in_frame, n = 0;
+    n += count_tier(&counts->device_hits, &counts->device_hit_bytes, need->in_slot, bytes);
+    n += count_tier(&counts->host_hits, &counts->host_hit_bytes, need->in_frame, bytes);
+    n += count_tier(&counts->disk_misses, &counts->disk_miss_bytes, from_disk, bytes);
+    counts->experts += n;
+    counts->expert_bytes += n * bytes;
+}
+
+/* Writes the entries of a need whose slot is retained, and appends its experts to the part. */
+static void hand_out(struct plec_streamer *streamer, struct plec_stream_need *need,
+                     struct plec_slot_ref ref) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_stream_layer *layer = &streamer->layers[dispatch->layer];
+    const struct plec_key *key = &streamer->keys.keys[need->key];
+    const uint8_t *slot = streamer->slots + ref.slot * streamer->frame_bytes;
+    for (uint64_t left = need->mask; left != 0; left &= left - 1) {
+        uint32_t e = key->first_entry + (uint32_t)__builtin_ctzll(left);
+        plec_extent_entry_at(&layer->table[e], &streamer->maps[dispatch->layer], e, slot);
+        layer->order[dispatch->n_ordered++] = e;
+    }
+    dispatch->held[dispatch->n_held++] = ref;
+    count_handed_out(streamer, need);
+    plec_streamer_tell(streamer,
+                       (struct plec_stream_event){.kind = PLEC_STREAM_HAND_OUT,
+                                                  .id = dispatch->id,
+                                                  .key = need->key,
+                                                  .mask = need->mask,
+                                                  .slot = ref.slot,
+                                                  .n_bytes = plec_key_bytes(key, need->mask)});
+}
+
+static void fail_dispatch(struct plec_streamer *streamer, const struct plec_error *err,
+                          enum plec_status status) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    if (dispatch->status != PLEC_OK) return;
+    dispatch->status = status;
+    dispatch->error = *err;
+    dispatch->error.code = status;
+}
+
+/* Takes the demands that have ended. */
+static void take_ended(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_demand_result result;
+    while (plec_prefetch_next_ended(&result, streamer->prefetch)) {
+        struct plec_stream_need *need = need_of(dispatch, result.key);
+        need->ticket = 0;
+        dispatch->n_waiting--;
+        dispatch->last = result;
+        if (result.status == PLEC_OK)
+            hand_out(streamer, need, result.ref);
+        else
+            fail_dispatch(streamer, &result.error, result.status);
+    }
+}
+
+/* --- begin ----------------------------------------------------------------------------------- */
+
+static void demand(struct plec_streamer *streamer, uint32_t i, const struct plec_fit *fit,
+                   uint64_t now) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_need asked = dispatch->fit[i];
+    uint64_t in_slot = asked.mask & plec_residency_valid(streamer->resident, asked.key);
+    uint64_t in_frame = asked.mask & ~in_slot & plec_residency_valid(streamer->host, asked.key);
+    struct plec_stream_need *need = &dispatch->needs[i];
+    *need = (struct plec_stream_need){asked.key, asked.mask, in_slot, in_frame, 0};
+    uint64_t deadline = dispatch->args.deadline_ns, limit = streamer->options.wait_limit_ns;
+    if (limit != 0 && (deadline == 0 || now + limit < deadline)) deadline = now + limit;
+    bool bypass = streamer->options.bypass; /* even what is there now is gone when it is released */
+    struct plec_demand_args args = {.key = asked.key,
+                                    .mask = asked.mask,
+                                    .stream = bypass || i >= fit->n_hold,
+                                    .stream_host = bypass || i >= fit->n_cache,
+                                    .deadline_ns = deadline};
+    struct plec_demand_result result;
+    enum plec_demand_state state = plec_prefetch_demand(&result, streamer->prefetch, &args, now);
+    assert(state != PLEC_DEMAND_FULL); /* max_demands are as many as a layer has extents */
+    if (state == PLEC_DEMAND_READY) {
+        hand_out(streamer, need, result.ref);
+        return;
+    }
+    need->ticket = result.ticket;
+    dispatch->n_waiting++;
+}
+
+static void guess(struct plec_streamer *streamer, const struct plec_guess *guess, uint64_t now) {
+    uint32_t n = plec_predict_guess(streamer->requests, streamer->predict, guess, now);
+    for (uint32_t i = 0; i < n; i++)
+        (void)plec_prefetch_request(streamer->prefetch, &streamer->requests[i]);
+}
+
+/* The next time a layer will run. */
+static uint64_t step_of_next(const struct plec_streamer *streamer, uint32_t layer) {
+    return streamer->last_layer != UINT32_MAX && layer <= streamer->last_layer ? streamer->step + 1
+                                                                               : streamer->step;
+}
+
+static uint32_t layer_after(const struct plec_streamer *streamer, uint32_t layer) {
+    uint32_t after = streamer->layers[layer].after;
+    if (after != UINT32_MAX) return after;
+    return layer + 1 < streamer->n_layers ? layer + 1 : UINT32_MAX;
+}
+
+/* What the layer after this one will use, by every policy that needs no more than the past. */
+static void look_ahead(struct plec_streamer *streamer, uint64_t now) {
+    const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    uint32_t next = layer_after(streamer, dispatch->layer);
+    if (next == UINT32_MAX || streamer->options.bypass) return;
+    struct plec_guess ahead = {.step = step_of_next(streamer, next), .layer = next};
+    uint32_t n_entries = streamer->layers[dispatch->layer].bank.n_entries;
+    if (dispatch->n_experts >= WHOLE_LAYER * n_entries) {
+        ahead.policy = PLEC_FROM_PLAN;
+        ahead.ids = streamer->all_ids;
+        ahead.n = streamer->layers[next].bank.n_entries;
+        guess(streamer, &ahead, now);
+        return;
+    }
+    if (streamer->options.speculation == PLEC_SPECULATE_OFF) return;
+    ahead.policy = PLEC_FROM_PREVIOUS;
+    guess(streamer, &ahead, now);
+    ahead.policy = PLEC_FROM_FREQUENCY;
+    guess(streamer, &ahead, now);
+    if (!streamer->has_profile) return;
+    ahead.policy = PLEC_FROM_PROFILE;
+    guess(streamer, &ahead, now);
+}
+
+static void open_dispatch(struct plec_streamer *streamer, const struct plec_dispatch_args *args) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    assert(!dispatch->open && args->layer < streamer->n_layers);
+    dispatch->open = true;
+    dispatch->id = streamer->counts.dispatches++;
+    dispatch->layer = args->layer;
+    dispatch->args = *args;
+    dispatch->n_needs = dispatch->n_waiting = dispatch->n_held = 0;
+    dispatch->n_uses = dispatch->first_use = 0;
+    dispatch->n_ordered = dispatch->part_first = 0;
+    dispatch->status = PLEC_OK;
+    collect_ids(streamer, args);
+    plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_LAYER_BEGIN,
+                                                            .id = dispatch->id,
+                                                            .key = PLEC_NO_KEY,
+                                                            .mask = dispatch->n_experts});
+}
+
+void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *streamer,
+                         const struct plec_dispatch_args *args) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    pthread_mutex_lock(&streamer->lock);
+    uint64_t now = plec_streamer_now();
+    advance(streamer, args->layer);
+    open_dispatch(streamer, args);
+    plec_predict_set_cost(streamer->predict, plec_prefetch_read_cost(streamer->prefetch), 0);
+    plec_predict_routed(streamer->predict, streamer->step, args->layer, streamer->active_ids,
+                        dispatch->n_experts, now);
+    struct plec_fit fit = plec_prefetch_fit(streamer->prefetch, dispatch->fit, dispatch->n_needs);
+    for (uint32_t i = 0; i < dispatch->n_needs; i++)
+        demand(streamer, i, &fit, now);
+    look_ahead(streamer, now);
+    plec_streamer_round(streamer);
+    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_kick(streamer);
+    *bank = &streamer->layers[args->layer].bank;
+}
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* Divides a wait by what the demand that ended it went through, the last first: copies, reads, a
+ * slot; what is left went by before the engine was looked at, or after. */
+static void divide_stall(struct plec_streamer *streamer, uint64_t stall_ns) {
+    const struct plec_demand_result *last = &streamer->dispatch.last;
+    struct plec_stream_counts *counts = &streamer->counts;
+    uint64_t copy = least(stall_ns, last->copy_ns), left = stall_ns - copy;
+    uint64_t disk = least(left, last->disk_ns), slot = least(left - disk, last->slot_ns);
+    counts->waits++;
+    counts->stall_ns += stall_ns;
+    counts->stall_copy_ns += copy;
+    counts->stall_disk_ns += disk;
+    counts->stall_slot_ns += slot;
+    counts->stall_other_ns += left - disk - slot;
+}
+
+static void end_past_demands(struct plec_streamer *streamer, uint64_t now) {
+    char state[2048], *rest = state;
+    if (!plec_prefetch_expire(streamer->prefetch, now, state, sizeof state)) return;
+    plec_log_write(&streamer->log, PLEC_LOG_RUN, "no read or copy ends:");
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (line[0] != 0) plec_log_write(&streamer->log, PLEC_LOG_RUN, "  %s", line);
+}
+
+static void ask_caller(struct plec_streamer *streamer) {
+    const struct plec_dispatch_args *args = &streamer->dispatch.args;
+    if (args->cancelled == NULL || !args->cancelled(args->user)) return;
+    struct plec_error err;
+    enum plec_status status =
+        plec_fail(&err, PLEC_CANCELLED, "Cancelled", "by the caller, while experts were awaited");
+    fail_dispatch(streamer, &err, status);
+}
+
+static bool has_news(const struct plec_streamer *streamer) {
+    const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    return dispatch->status != PLEC_OK || dispatch->n_ordered > dispatch->part_first ||
+           dispatch->n_waiting == 0;
+}
+
+static void sleep_on_changes(struct plec_streamer *streamer, uint64_t now) {
+    uint64_t until_ns = now + LOOK_NS, deadline = streamer->dispatch.args.deadline_ns;
+    if (deadline > now && deadline < until_ns) until_ns = deadline;
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_cond_timedwait(&streamer->changed, &streamer->lock, &until);
+}
+
+/* Waits for the first demand to end, for as long as anything allows. */
+static void wait_for_news(struct plec_streamer *streamer) {
+    struct plec_stream_event event = {.kind = PLEC_STREAM_WAIT_BEGIN,
+                                      .id = streamer->dispatch.id,
+                                      .key = PLEC_NO_KEY,
+                                      .at_ns = plec_streamer_now()};
+    uint64_t start = event.at_ns, now = start;
+    plec_streamer_tell(streamer, event);
+    while (!has_news(streamer)) {
+        sleep_on_changes(streamer, now);
+        now = plec_streamer_now();
+        end_past_demands(streamer, now);
+        take_ended(streamer);
+        if (!has_news(streamer)) ask_caller(streamer);
+    }
+    event.kind = PLEC_STREAM_WAIT_END;
+    event.at_ns = plec_streamer_now();
+    event.status = streamer->dispatch.status;
+    divide_stall(streamer, event.at_ns - start);
+    plec_streamer_tell(streamer, event);
+}
+
+enum plec_status plec_streamer_next(struct plec_stream_part *out, struct plec_streamer *streamer,
+                                    struct plec_error *err) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    *out = (struct plec_stream_part){0};
+    pthread_mutex_lock(&streamer->lock);
+    assert(dispatch->open);
+    plec_streamer_round(streamer);
+    take_ended(streamer);
+    if (!has_news(streamer)) {
+        plec_streamer_kick(streamer);
+        wait_for_news(streamer);
+    }
+    enum plec_status status = dispatch->status;
+    if (status != PLEC_OK) {
+        if (err != NULL) *err = dispatch->error;
+    } else {
+        out->experts = streamer->layers[dispatch->layer].order + dispatch->part_first;
+        out->n_experts = dispatch->n_ordered - dispatch->part_first;
+        dispatch->part_first = dispatch->n_ordered;
+        streamer->counts.parts += out->n_experts > 0;
+    }
+    pthread_mutex_unlock(&streamer->lock);
+    return status;
+}
+
+/* --- used and end ---------------------------------------------------------------------------- */
+
+static enum plec_status wake_engine(void *user, struct plec_error *err) {
+    (void)err;
+    plec_streamer_kick(user);
+    return PLEC_OK;
+}
+
+enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_stream *stream,
+                                    struct plec_error *err) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    pthread_mutex_lock(&streamer->lock);
+    uint32_t n = dispatch->n_uses, first = n > 0 ? dispatch->uses[n - 1].end : 0;
+    struct plec_stream_use *use = &dispatch->uses[n];
+    enum plec_status status = PLEC_OK;
+    if (first < dispatch->n_held) {
+        use->first = first;
+        use->end = dispatch->n_held;
+        status = plec_event_record(use->event, stream, err);
+        if (status == PLEC_OK) dispatch->n_uses++;
+    }
+    bool waits = dispatch->n_waiting > 0;
+    pthread_mutex_unlock(&streamer->lock);
+    /* Somebody waits for a slot: the engine is to look when this one comes free. */
+    if (status == PLEC_OK && waits) status = plec_stream_call(stream, wake_engine, streamer, err);
+    return status;
+}
+
+bool plec_streamer_release_uses(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    bool released = false;
+    while (dispatch->first_use < dispatch->n_uses) {
+        const struct plec_stream_use *use = &dispatch->uses[dispatch->first_use];
+        if (!plec_event_done(use->event)) break;
+        for (uint32_t i = use->first; i < use->end; i++)
+            plec_residency_release(streamer->resident, dispatch->held[i]);
+        dispatch->first_use++;
+        released = true;
+    }
+    return released;
+}
+
+/* Ends the demands that still wait; what had arrived and was never handed to a launch goes back. */
+static void drop_demands(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    uint64_t now = plec_streamer_now();
+    for (uint32_t i = 0; i < dispatch->n_needs; i++)
+        if (dispatch->needs[i].ticket != 0)
+            plec_prefetch_cancel(streamer->prefetch, dispatch->needs[i].ticket, now);
+    struct plec_demand_result result;
+    while (plec_prefetch_next_ended(&result, streamer->prefetch))
+        if (result.status == PLEC_OK) plec_residency_release(streamer->resident, result.ref);
+    dispatch->n_waiting = 0;
+}
+
+/* Waits for the work of every part, and gives its slots back. */
+static void wait_for_uses(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    plec_streamer_release_uses(streamer);
+    while (dispatch->first_use < dispatch->n_uses) {
+        struct plec_event *event = dispatch->uses[dispatch->n_uses - 1].event;
+        pthread_mutex_unlock(&streamer->lock);
+        plec_event_sync(event);
+        pthread_mutex_lock(&streamer->lock);
+        plec_streamer_release_uses(streamer);
+    }
+}
+
+void plec_streamer_end(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    pthread_mutex_lock(&streamer->lock);
+    assert(dispatch->open);
+    drop_demands(streamer);
+    wait_for_uses(streamer);
+    uint32_t n = dispatch->n_uses, first = n > 0 ? dispatch->uses[n - 1].end : 0;
+    for (uint32_t i = first; i < dispatch->n_held; i++)
+        plec_residency_release(streamer->resident, dispatch->held[i]);
+    dispatch->n_uses = dispatch->first_use = dispatch->n_held = 0;
+    dispatch->open = false;
+    streamer->counts.failed += dispatch->status != PLEC_OK;
+    plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_LAYER_END,
+                                                            .id = dispatch->id,
+                                                            .key = PLEC_NO_KEY,
+                                                            .mask = dispatch->n_experts,
+                                                            .status = dispatch->status});
+    plec_streamer_round(streamer);
+    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_kick(streamer);
+}
+
+/* --- beside dispatches ----------------------------------------------------------------------- */
+
+void plec_streamer_expect(struct plec_streamer *streamer,
+                          const struct plec_expectation *expectation) {
+    bool certain = expectation->why == PLEC_FROM_PLAN;
+    if (streamer->options.bypass) return;
+    if (!certain && streamer->options.speculation == PLEC_SPECULATE_OFF) return;
+    pthread_mutex_lock(&streamer->lock);
+    struct plec_guess ahead = {.policy = expectation->why,
+                               .step = step_of_next(streamer, expectation->layer),
+                               .layer = expectation->layer,
+                               .ids = expectation->ids,
+                               .n = expectation->n_ids};
+    guess(streamer, &ahead, plec_streamer_now());
+    plec_streamer_round(streamer);
+    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_kick(streamer);
+}
+
+uint32_t plec_streamer_layer_after(struct plec_streamer *streamer, uint32_t layer) {
+    pthread_mutex_lock(&streamer->lock);
+    uint32_t after = layer_after(streamer, layer);
+    pthread_mutex_unlock(&streamer->lock);
+    return after;
+}
+
+void plec_streamer_get_profile(uint64_t *counts, struct plec_streamer *streamer, uint32_t layer) {
+    pthread_mutex_lock(&streamer->lock);
+    plec_predict_get_profile(counts, streamer->predict, layer);
+    pthread_mutex_unlock(&streamer->lock);
+}
+
+enum plec_status plec_streamer_set_profile(struct plec_streamer *streamer, uint32_t layer,
+                                           const uint64_t *counts, uint32_t n,
+                                           struct plec_error *err) {
+    pthread_mutex_lock(&streamer->lock);
+    enum plec_status status = plec_predict_set_profile(streamer->predict, 0, layer, counts, n, err);
+    if (status == PLEC_OK) streamer->has_profile = true;
+    pthread_mutex_unlock(&streamer->lock);
+    return status;
+}

@@ -1,0 +1,415 @@
+/* The engine: starts the reads and copies that the scheduler chose, and tells it how they ended. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "host/streamer_parts.h"
+
+/* How long the thread waits for a sign: of an event that no call announces (a failed stream skips
+ * the call), and of anything. */
+static const uint64_t POLL_NS = 2000000, IDLE_NS = 200000000;
+
+uint64_t plec_streamer_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void plec_streamer_kick(struct plec_streamer *streamer) {
+    pthread_mutex_lock(&streamer->wake_lock);
+    streamer->kicked = true;
+    if (streamer->reaping)
+        plec_io_wake(streamer->io);
+    else
+        pthread_cond_signal(&streamer->wake);
+    pthread_mutex_unlock(&streamer->wake_lock);
+}
+
+/* --- busy time ------------------------------------------------------------------------------- */
+
+static void count_up(uint32_t *n, uint64_t *since, uint64_t now) {
+    if ((*n)++ == 0) *since = now;
+}
+static void count_down(uint32_t *n, uint64_t *busy_ns, uint64_t since, uint64_t now) {
+    if (--*n == 0) *busy_ns += now - since;
+}
+
+/* --- reads ----------------------------------------------------------------------------------- */
+
+static uint8_t *frame_of(const struct plec_streamer *streamer, uint32_t frame) {
+    return plec_pinned_frame(streamer->pinned, frame);
+}
+
+static void describe_pieces(struct plec_streamer *streamer, struct plec_read_job *read) {
+    const struct plec_job *job = &read->job;
+    uint8_t *frame = frame_of(streamer, job->frame);
+    read->n_pieces = plec_span_pieces(streamer->pieces, &streamer->spans, job->key, job->mask);
+    for (uint32_t i = 0; i < read->n_pieces; i++) {
+        const struct plec_piece *piece = &streamer->pieces[i];
+        read->pieces[i] = (struct plec_io_read){.file = streamer->io_files[piece->file],
+                                                .offset = piece->offset,
+                                                .length = piece->length,
+                                                .to = frame + piece->frame_at,
+                                                .user = (uint64_t)(read - streamer->reads),
+                                                .slack_before = piece->slack_before,
+                                                .slack_after = piece->slack_after,
+                                                .urgent = job->urgency == PLEC_DEMAND};
+    }
+}
+
+/* Hands over the pieces that there is room for; the rest goes with the next round. */
+static void submit_pieces(struct plec_streamer *streamer, struct plec_read_job *read) {
+    read->n_submitted += (uint32_t)plec_io_submit_many(
+        streamer->io, read->pieces + read->n_submitted, read->n_pieces - read->n_submitted);
+}
+
+static void start_read(struct plec_streamer *streamer, const struct plec_job *job) {
+    uint32_t i = 0;
+    while (streamer->reads[i].active)
+        i++;
+    struct plec_read_job *read = &streamer->reads[i];
+    struct plec_io_read *pieces = read->pieces;
+    *read = (struct plec_read_job){.active = true, .job = *job, .pieces = pieces};
+    count_up(&streamer->n_reading, &streamer->reading_since, plec_streamer_now());
+    plec_streamer_tell_job(streamer, PLEC_STREAM_READ_BEGIN, job, job->n_bytes, PLEC_OK);
+    describe_pieces(streamer, read);
+    submit_pieces(streamer, read);
+}
+
+/* A failed read hands no more pieces over, and ends with the last one that was. */
+static bool all_pieces_ended(const struct plec_read_job *read) {
+    return read->n_done == (read->failed ? read->n_submitted : read->n_pieces);
+}
+
+static void name_read_error(const struct plec_streamer *streamer, struct plec_read_job *read) {
+    const struct plec_key *key = &streamer->keys.keys[read->job.key];
+    plec_error_context(&read->error, "experts %u to %u", key->first_entry,
+                       key->first_entry + key->n_entries - 1);
+}
+
+static void take_completion(struct plec_streamer *streamer,
+                            const struct plec_io_completion *completion) {
+    struct plec_read_job *read = &streamer->reads[completion->user];
+    assert(read->active && read->n_done < read->n_submitted);
+    read->n_done++;
+    read->n_bytes += completion->n_bytes;
+    streamer->counts.read_bytes += completion->n_bytes;
+    if (completion->status != PLEC_OK && !read->failed) {
+        read->failed = true;
+        read->error = completion->error;
+        read->error.code = completion->status;
+        name_read_error(streamer, read);
+    }
+    uint64_t rate = streamer->options.disk_bytes_per_s, now = plec_streamer_now();
+    if (rate == 0) return;
+    if (streamer->disk_free_ns < now) streamer->disk_free_ns = now;
+    streamer->disk_free_ns += (uint64_t)((double)completion->n_bytes * 1e9 / (double)rate);
+    read->due_ns = streamer->disk_free_ns;
+}
+
+static void end_read(struct plec_streamer *streamer, struct plec_read_job *read, uint64_t now) {
+    const struct plec_error *err = read->failed ? &read->error : NULL;
+    plec_streamer_tell_job(streamer, PLEC_STREAM_READ_END, &read->job, read->n_bytes,
+                           err != NULL ? err->code : PLEC_OK);
+    count_down(&streamer->n_reading, &streamer->counts.read_busy_ns, streamer->reading_since, now);
+    plec_prefetch_job_ended(streamer->prefetch, read->job.id, now, read->n_bytes, err);
+    read->active = false;
+}
+
+/* Ends the reads that are over, and hands over what had no room. True: one ended. */
+static bool tend_reads(struct plec_streamer *streamer) {
+    bool ended = false;
+    uint64_t now = plec_streamer_now();
+    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
+        struct plec_read_job *read = &streamer->reads[i];
+        if (!read->active) continue;
+        if (!read->failed && read->n_submitted < read->n_pieces) submit_pieces(streamer, read);
+        if (!all_pieces_ended(read) || read->due_ns > now) continue;
+        end_read(streamer, read, now);
+        ended = true;
+    }
+    return ended;
+}
+
+/* --- copies ---------------------------------------------------------------------------------- */
+
+/* On the copy stream's own thread, behind the pieces; skipped when one of them failed. */
+static enum plec_status note_arrival(void *user, struct plec_error *err) {
+    struct plec_copy_job *copy = user;
+    (void)err;
+    atomic_store(&copy->arrived, true);
+    plec_streamer_kick(copy->streamer);
+    return PLEC_OK;
+}
+
+/* The bytes [at, end) of the pieces laid end to end; the last chunk takes all that is left. */
+static enum plec_status enqueue_pieces(struct plec_streamer *streamer, struct plec_copy_job *copy,
+                                       struct plec_error *err) {
+    const struct plec_job *job = &copy->job;
+    const struct plec_key *key = &streamer->keys.keys[job->key];
+    const uint8_t *frame = frame_of(streamer, job->frame);
+    uint8_t *slot = streamer->slots + job->slot * streamer->frame_bytes;
+    bool last = job->at + job->n_bytes == plec_key_bytes(key, job->mask);
+    uint64_t begin = 0, first = job->at, end = last ? UINT64_MAX : job->at + job->n_bytes;
+    uint32_t n = plec_span_pieces(streamer->pieces, &streamer->spans, job->key, job->mask);
+    enum plec_status status = PLEC_OK;
+    copy->n_bytes = 0;
+    for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {
+        const struct plec_piece *piece = &streamer->pieces[i];
+        uint64_t from = first > begin ? first - begin : 0, to = end - begin;
+        begin += piece->length;
+        if (to > piece->length) to = piece->length;
+        if (from >= to) continue;
+        uint64_t at = piece->frame_at + from;
+        copy->n_bytes += to - from;
+        status =
+            plec_copy(slot + at, frame + at, to - from, streamer->copy_streams[copy->stream], err);
+        if (end <= begin) break;
+    }
+    return status;
+}
+
+static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy,
+                     const struct plec_error *err) {
+    uint64_t now = plec_streamer_now(), n_bytes = err == NULL ? copy->n_bytes : 0;
+    plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_END, &copy->job, n_bytes,
+                           err != NULL ? err->code : PLEC_OK);
+    count_down(&streamer->n_copying, &streamer->counts.copy_busy_ns, streamer->copying_since, now);
+    streamer->counts.copied_bytes += n_bytes;
+    copy->active = false;
+    plec_prefetch_job_ended(streamer->prefetch, copy->job.id, now, n_bytes, err);
+}
+
+static void name_copy_error(const struct plec_streamer *streamer, const struct plec_copy_job *copy,
+                            struct plec_error *err) {
+    const struct plec_key *key = &streamer->keys.keys[copy->job.key];
+    plec_error_context(err, "copy of experts %u to %u to the device", key->first_entry,
+                       key->first_entry + key->n_entries - 1);
+}
+
+/* Enqueues a copy's pieces, the note of their arrival and the event behind both. */
+static void enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *copy) {
+    struct plec_error err;
+    struct plec_stream *stream = streamer->copy_streams[copy->stream];
+    copy->order = streamer->n_copies++;
+    atomic_store(&copy->arrived, false);
+    enum plec_status status = enqueue_pieces(streamer, copy, &err);
+    if (status == PLEC_OK) status = plec_stream_call(stream, note_arrival, copy, &err);
+    if (status == PLEC_OK) status = plec_event_record(copy->event, stream, &err);
+    if (status == PLEC_OK) return;
+    err.code = status;
+    if (plec_stream_sync(stream, NULL) != PLEC_OK) /* nothing of it may still run */
+        plec_log_write(&streamer->log, PLEC_LOG_STEP, "a copy stream failed twice");
+    name_copy_error(streamer, copy, &err);
+    end_copy(streamer, copy, &err);
+}
+
+static void start_copy(struct plec_streamer *streamer, const struct plec_job *job) {
+    uint32_t i = 0;
+    while (streamer->copies[i].active)
+        i++;
+    struct plec_copy_job *copy = &streamer->copies[i];
+    copy->active = true;
+    copy->job = *job;
+    copy->stream = job->urgency == PLEC_DEMAND ? PLEC_DEMAND_STREAM : PLEC_OTHER_STREAM;
+    count_up(&streamer->n_copying, &streamer->copying_since, plec_streamer_now());
+    plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_BEGIN, job, job->n_bytes, PLEC_OK);
+    enqueue_copy(streamer, copy);
+}
+
+/* The oldest copy of a stream that is under way; NULL: none. */
+static struct plec_copy_job *oldest_copy(struct plec_streamer *streamer, uint32_t stream) {
+    struct plec_copy_job *oldest = NULL;
+    for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++) {
+        struct plec_copy_job *copy = &streamer->copies[i];
+        if (copy->active && copy->stream == stream &&
+            (oldest == NULL || copy->order < oldest->order))
+            oldest = copy;
+    }
+    return oldest;
+}
+
+/* After the oldest copy of a stream failed: it ends with the stream's error; those behind it were
+ * skipped, and go again. */
+static void recover_stream(struct plec_streamer *streamer, struct plec_copy_job *failed) {
+    struct plec_error err = {.code = PLEC_OK};
+    uint32_t stream = failed->stream;
+    uint64_t last = streamer->n_copies;
+    enum plec_status status = plec_stream_sync(streamer->copy_streams[stream], &err);
+    if (status == PLEC_OK)
+        status = plec_fail(&err, PLEC_NO_DEVICE, "CopyFailed", "the copy did not run");
+    err.code = status;
+    name_copy_error(streamer, failed, &err);
+    end_copy(streamer, failed, &err);
+    for (struct plec_copy_job *copy = oldest_copy(streamer, stream);
+         copy != NULL && copy->order < last; copy = oldest_copy(streamer, stream))
+        if (atomic_load(&copy->arrived))
+            end_copy(streamer, copy, NULL);
+        else
+            enqueue_copy(streamer, copy);
+}
+
+/* Ends the copies that are over, in the order of their streams. True: one ended. */
+static bool tend_copies(struct plec_streamer *streamer) {
+    bool ended = false;
+    for (uint32_t stream = 0; stream < PLEC_N_COPY_STREAMS; stream++) {
+        struct plec_copy_job *copy = oldest_copy(streamer, stream);
+        while (copy != NULL && plec_event_done(copy->event)) {
+            if (atomic_load(&copy->arrived))
+                end_copy(streamer, copy, NULL);
+            else
+                recover_stream(streamer, copy);
+            ended = true;
+            copy = oldest_copy(streamer, stream);
+        }
+    }
+    return ended;
+}
+
+/* --- poison ---------------------------------------------------------------------------------- */
+
+/* A NaN in every float format, and a NaN scale in every block format. */
+enum { POISON = 0xff };
+
+void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot) {
+    uint8_t *at = streamer->slots + slot * streamer->frame_bytes;
+    enum plec_status status =
+        plec_fill(at, POISON, streamer->frame_bytes, streamer->fill_stream, NULL);
+    if (status == PLEC_OK) status = plec_stream_sync(streamer->fill_stream, NULL);
+    if (status != PLEC_OK)
+        plec_log_write(&streamer->log, PLEC_LOG_EXPERT, "slot %u was not poisoned", slot);
+}
+
+void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame) {
+    memset(frame_of(streamer, frame), POISON, streamer->frame_bytes);
+}
+
+/* --- rounds ---------------------------------------------------------------------------------- */
+
+static bool start_jobs(struct plec_streamer *streamer) {
+    bool started = false;
+    uint64_t now = plec_streamer_now();
+    struct plec_job job;
+    while (streamer->n_reading < PLEC_MAX_READS &&
+           plec_prefetch_next_read(&job, streamer->prefetch, now)) {
+        start_read(streamer, &job);
+        started = true;
+    }
+    while (streamer->n_copying < PLEC_MAX_COPIES &&
+           plec_prefetch_next_copy(&job, streamer->prefetch, now)) {
+        start_copy(streamer, &job);
+        started = true;
+    }
+    return started;
+}
+
+void plec_streamer_round(struct plec_streamer *streamer) {
+    bool ended = false, again = true;
+    while (again) {
+        again = tend_reads(streamer);
+        again = tend_copies(streamer) || again;
+        again = plec_streamer_release_uses(streamer) || again;
+        ended = ended || again;
+        if (!streamer->closing) again = start_jobs(streamer) || again;
+    }
+    if (ended) pthread_cond_broadcast(&streamer->changed);
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+/* Pieces that the disk has not given back yet. */
+static bool pieces_under_way(const struct plec_streamer *streamer) {
+    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++)
+        if (streamer->reads[i].active && streamer->reads[i].n_done < streamer->reads[i].n_submitted)
+            return true;
+    return false;
+}
+
+/* How long nothing need be looked at. */
+static uint64_t patience(const struct plec_streamer *streamer) {
+    uint64_t now = plec_streamer_now(), wait_ns = IDLE_NS;
+    bool polls =
+        streamer->n_copying > 0 || streamer->dispatch.first_use < streamer->dispatch.n_uses;
+    if (polls) wait_ns = POLL_NS;
+    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
+        const struct plec_read_job *read = &streamer->reads[i];
+        if (!read->active || !all_pieces_ended(read)) continue;
+        uint64_t left = read->due_ns > now ? read->due_ns - now : 0;
+        if (left < wait_ns) wait_ns = left;
+    }
+    return wait_ns;
+}
+
+static void wait_for_kick(struct plec_streamer *streamer, uint64_t wait_ns) {
+    uint64_t until_ns = plec_streamer_now() + wait_ns;
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_mutex_lock(&streamer->wake_lock);
+    while (!streamer->kicked &&
+           pthread_cond_timedwait(&streamer->wake, &streamer->wake_lock, &until) != ETIMEDOUT)
+        continue;
+    streamer->kicked = false;
+    pthread_mutex_unlock(&streamer->wake_lock);
+}
+
+/* Completions, as many as there are; waits for the first up to wait_ns, or a kick. */
+static size_t reap(struct plec_streamer *streamer, uint64_t wait_ns) {
+    pthread_mutex_lock(&streamer->wake_lock);
+    uint32_t wait_ms = streamer->kicked ? 0 : (uint32_t)((wait_ns + 999999) / 1000000);
+    streamer->kicked = false;
+    streamer->reaping = true;
+    pthread_mutex_unlock(&streamer->wake_lock);
+    size_t n = plec_io_reap(streamer->io, streamer->completions, PLEC_REAP, wait_ms);
+    pthread_mutex_lock(&streamer->wake_lock);
+    streamer->reaping = false;
+    pthread_mutex_unlock(&streamer->wake_lock);
+    return n;
+}
+
+static void *serve(void *user) {
+    struct plec_streamer *streamer = user;
+    pthread_mutex_lock(&streamer->lock);
+    for (;;) {
+        plec_streamer_round(streamer);
+        bool idle = streamer->n_reading == 0 && streamer->n_copying == 0;
+        if (streamer->closing && idle) break;
+        uint64_t wait_ns = patience(streamer);
+        bool reads = pieces_under_way(streamer);
+        size_t n = 0;
+        pthread_mutex_unlock(&streamer->lock);
+        if (reads)
+            n = reap(streamer, wait_ns);
+        else
+            wait_for_kick(streamer, wait_ns);
+        pthread_mutex_lock(&streamer->lock);
+        for (size_t i = 0; i < n; i++)
+            take_completion(streamer, &streamer->completions[i]);
+    }
+    pthread_mutex_unlock(&streamer->lock);
+    return NULL;
+}
+
+enum plec_status plec_streamer_start(struct plec_streamer *streamer, struct plec_error *err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&streamer->thread, NULL, serve, streamer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0)
+        return plec_fail(err, PLEC_NO_MEMORY, "ThreadNotStarted", "the streaming thread: %s",
+                         strerror(failed));
+    pthread_setname_np(streamer->thread, "plec-stream");
+    streamer->thread_started = true;
+    return PLEC_OK;
+}
+
+void plec_streamer_stop(struct plec_streamer *streamer) {
+    if (!streamer->thread_started) return;
+    pthread_mutex_lock(&streamer->lock);
+    streamer->closing = true;
+    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_kick(streamer);
+    pthread_join(streamer->thread, NULL);
+    streamer->thread_started = false;
+}

@@ -1,0 +1,455 @@
+/* How wide the extents are, how many frames and slots there are; opening and closing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/streamer_parts.h"
+
+enum { DEFAULT_WIDTH = 16 };
+
+/* --- extents --------------------------------------------------------------------------------- */
+
+static void close_maps(struct plec_streamer *streamer) {
+    for (uint32_t i = 0; streamer->maps != NULL && i < streamer->n_layers; i++)
+        plec_extent_map_close(&streamer->maps[i]);
+}
+
+/* Maps of every layer in extents of `width`; the largest frame in *frame_bytes. */
+static enum plec_status map_layers(struct plec_streamer *streamer, uint64_t *frame_bytes,
+                                   const struct plec_streamer_args *args, uint32_t width,
+                                   struct plec_error *err) {
+    struct plec_locator locator;
+    plec_container_locator(&locator, args->container);
+    *frame_bytes = 0;
+    for (uint32_t i = 0; i < args->n_layers; i++) {
+        enum plec_status status =
+            plec_extent_map_open(&streamer->maps[i], args->layers[i].bank, width, &locator, err);
+        if (status != PLEC_OK) {
+            plec_error_context(err, "layer %u", args->layers[i].number);
+            close_maps(streamer);
+            return status;
+        }
+        if (streamer->maps[i].frame_bytes > *frame_bytes)
+            *frame_bytes = streamer->maps[i].frame_bytes;
+    }
+    return PLEC_OK;
+}
+
+static uint64_t pinned_budget(const struct plec_stream_options *options) {
+    return options->pinned_budget != 0 ? options->pinned_budget : options->device_budget;
+}
+
+/* The widest extents, from the width asked for down by halves, of which each budget holds one. */
+static enum plec_status choose_width(struct plec_streamer *streamer,
+                                     const struct plec_streamer_args *args,
+                                     struct plec_error *err) {
+    const struct plec_stream_options *options = &streamer->options;
+    uint32_t asked = options->extent_width != 0 ? options->extent_width : DEFAULT_WIDTH;
+    if (asked > PLEC_EXTENT_MAX)
+        return plec_fail(err, PLEC_BAD_INPUT, "ExtentTooWide", "extents of %u, the most is %u",
+                         asked, PLEC_EXTENT_MAX);
+    uint64_t budget = pinned_budget(options);
+    if (options->device_budget < budget) budget = options->device_budget;
+    for (streamer->width = asked;; streamer->width /= 2) {
+        uint64_t frame_bytes;
+        enum plec_status status = map_layers(streamer, &frame_bytes, args, streamer->width, err);
+        if (status != PLEC_OK) return status;
+        streamer->frame_bytes = frame_bytes;
+        if (frame_bytes <= budget) break;
+        if (streamer->width == 1)
+            return plec_fail(err, PLEC_BAD_INPUT, "BudgetTooSmall",
+                             "one expert takes %llu bytes; the device budget is %llu, the pinned "
+                             "budget %llu",
+                             (unsigned long long)frame_bytes,
+                             (unsigned long long)options->device_budget,
+                             (unsigned long long)pinned_budget(options));
+        close_maps(streamer);
+    }
+    if (streamer->width != asked)
+        plec_log_write(&streamer->log, PLEC_LOG_RUN,
+                       "extents of %u experts do not fit the budget, %u do", asked,
+                       streamer->width);
+    return PLEC_OK;
+}
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+static enum plec_status open_spans(struct plec_streamer *streamer,
+                                   const struct plec_streamer_args *args, struct plec_error *err) {
+    struct plec_span_source *sources =
+        plec_arena_alloc(&streamer->arena, args->n_layers, sizeof *sources, err);
+    if (sources == NULL) return PLEC_NO_MEMORY;
+    for (uint32_t i = 0; i < args->n_layers; i++)
+        sources[i] = (struct plec_span_source){args->layers[i].bank, &streamer->maps[i]};
+    return plec_span_table_open(&streamer->spans, sources, args->n_layers, err);
+}
+
+/* Bytes of the extents of layer i, whose first key is *key, and of its largest expert. */
+static void measure_layer(uint64_t *extent_bytes, uint64_t *entry_bytes, uint32_t *key,
+                          const struct plec_streamer *streamer, uint32_t i) {
+    const struct plec_extent_map *map = &streamer->maps[i];
+    *entry_bytes = 0;
+    for (uint32_t e = 0; e < map->n_extents; e++, ++*key) {
+        uint32_t n = map->first_entry[e + 1] - map->first_entry[e];
+        uint64_t full = n == PLEC_EXTENT_MAX ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+        extent_bytes[e] = plec_span_bytes(&streamer->spans, *key, full);
+        for (uint32_t bit = 0; bit < n; bit++) {
+            uint64_t n_bytes = plec_span_bytes(&streamer->spans, *key, UINT64_C(1) << bit);
+            if (n_bytes > *entry_bytes) *entry_bytes = n_bytes;
+        }
+    }
+}
+
+static enum plec_status open_keys(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_keyspace_layer *layers =
+        plec_arena_alloc(&streamer->arena, streamer->n_layers, sizeof *layers, err);
+    if (layers == NULL) return PLEC_NO_MEMORY;
+    uint32_t key = 0;
+    for (uint32_t i = 0; i < streamer->n_layers; i++) {
+        const struct plec_extent_map *map = &streamer->maps[i];
+        uint64_t *extent_bytes =
+            plec_arena_alloc(&streamer->arena, map->n_extents, sizeof *extent_bytes, err);
+        if (extent_bytes == NULL) return PLEC_NO_MEMORY;
+        layers[i] = (struct plec_keyspace_layer){.n_extents = map->n_extents,
+                                                 .first_entry = map->first_entry,
+                                                 .extent_bytes = extent_bytes};
+        measure_layer(extent_bytes, &layers[i].entry_bytes, &key, streamer, i);
+        if (map->n_extents > streamer->max_keys) streamer->max_keys = map->n_extents;
+        if (map->n_entries > streamer->max_entries) streamer->max_entries = map->n_entries;
+    }
+    return plec_keyspace_open(&streamer->keys, layers, streamer->n_layers, err);
+}
+
+static enum plec_status open_layer(struct plec_stream_layer *layer, struct plec_arena *arena,
+                                   const struct plec_streamer_layer *from, struct plec_error *err) {
+    uint32_t n = from->bank->n_entries;
+    layer->number = from->number;
+    layer->after = UINT32_MAX;
+    layer->table = plec_arena_alloc(arena, n, sizeof *layer->table, err);
+    layer->order = plec_arena_alloc(arena, n, sizeof *layer->order, err);
+    layer->bank = *from->bank;
+    layer->bank.entries = layer->table;
+    return layer->table != NULL && layer->order != NULL ? PLEC_OK : PLEC_NO_MEMORY;
+}
+
+static enum plec_status open_tables(struct plec_streamer *streamer,
+                                    const struct plec_streamer_args *args, struct plec_error *err) {
+    enum plec_status status = open_spans(streamer, args, err);
+    if (status == PLEC_OK) status = open_keys(streamer, err);
+    for (uint32_t i = 0; status == PLEC_OK && i < args->n_layers; i++)
+        status = open_layer(&streamer->layers[i], &streamer->arena, &args->layers[i], err);
+    return status;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static enum plec_status add_files(struct plec_streamer *streamer,
+                                  const struct plec_container *container, struct plec_error *err) {
+    uint32_t n_files = plec_container_n_files(container);
+    streamer->io_files =
+        plec_arena_alloc(&streamer->arena, n_files, sizeof *streamer->io_files, err);
+    if (streamer->io_files == NULL) return PLEC_NO_MEMORY;
+    for (uint32_t f = 0; f < n_files; f++)
+        streamer->io_files[f] = UINT32_MAX;
+    for (uint32_t i = 0; i < streamer->spans.first[streamer->keys.n_keys]; i++) {
+        uint32_t f = streamer->spans.spans[i].file;
+        if (streamer->io_files[f] != UINT32_MAX) continue;
+        enum plec_status status = plec_io_add_file(&streamer->io_files[f], streamer->io,
+                                                   plec_container_file_path(container, f), err);
+        if (status != PLEC_OK) return status;
+    }
+    return PLEC_OK;
+}
+
+static enum plec_status open_files(struct plec_streamer *streamer,
+                                   const struct plec_streamer_args *args, struct plec_error *err) {
+    const struct plec_stream_options *options = &streamer->options;
+    struct plec_io_options io = {.engine = options->io_engine,
+                                 .cache = options->io_cache,
+                                 .queue_depth = options->io_depth,
+                                 .fault = options->io_fault,
+                                 .log = streamer->log};
+    uint32_t n_files = plec_container_n_files(args->container);
+    if (n_files > 4096) io.max_files = n_files;
+    enum plec_status status = plec_io_open(&streamer->io, &io, err);
+    if (status == PLEC_OK) status = add_files(streamer, args->container, err);
+    return status;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Slots of a tier that pass through: none when the largest layer fits, so that no dispatch exceeds
+ * the rest; two, so that one is filled while the other is read, when there are three. */
+static uint32_t choose_staging(const struct plec_streamer *streamer, uint32_t n_all) {
+    if (streamer->options.bypass) return n_all;
+    if (n_all >= streamer->max_keys) return 0;
+    return n_all >= 3 ? 2 : n_all - 1;
+}
+
+static uint32_t fit_budget(const struct plec_streamer *streamer, uint64_t budget) {
+    uint64_t n = budget / streamer->frame_bytes;
+    return n < streamer->keys.n_keys ? (uint32_t)n : streamer->keys.n_keys;
+}
+
+static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_error *err) {
+    const struct plec_stream_options *options = &streamer->options;
+    struct plec_pinned_options pinned = {
+        .frame_bytes = streamer->frame_bytes,
+        .n_frames = fit_budget(streamer, pinned_budget(options)),
+        .mode = options->pin,
+        .numa_node = -1,
+        .allow = options->allow_slab,
+        .user = options->allow_user,
+        .log = streamer->log,
+    };
+    enum plec_status status = plec_pinned_open(&streamer->pinned, streamer->device, &pinned, err);
+    if (status != PLEC_OK) return status;
+    plec_pinned_get_info(&streamer->pinned_info, streamer->pinned);
+    streamer->n_frames = (uint32_t)streamer->pinned_info.n_frames;
+    streamer->n_frame_staging = choose_staging(streamer, streamer->n_frames);
+    for (uint32_t i = 0; i < streamer->pinned_info.n_slabs; i++) {
+        uint64_t n_bytes;
+        void *slab = plec_pinned_slab(streamer->pinned, i, &n_bytes);
+        plec_io_register(streamer->io, slab, n_bytes);
+    }
+    plec_io_submit_many(streamer->io, NULL,
+                        0); /* settles how files are read, now and not in a step */
+    return PLEC_OK;
+}
+
+static enum plec_status open_slots(struct plec_streamer *streamer, struct plec_error *err) {
+    streamer->n_slots = fit_budget(streamer, streamer->options.device_budget);
+    streamer->n_slot_staging = choose_staging(streamer, streamer->n_slots);
+    void *memory = NULL;
+    struct plec_error reason;
+    enum plec_status status = plec_device_alloc(&memory, streamer->device,
+                                                streamer->n_slots * streamer->frame_bytes, &reason);
+    if (status != PLEC_OK)
+        return plec_fail(err, status, "DeviceMemory", "%u slots of %llu bytes for experts: %s",
+                         streamer->n_slots, (unsigned long long)streamer->frame_bytes,
+                         reason.message);
+    streamer->slots = memory;
+    return PLEC_OK;
+}
+
+static enum plec_status open_streams(struct plec_streamer *streamer, struct plec_error *err) {
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < PLEC_N_COPY_STREAMS; i++)
+        status = plec_stream_open(&streamer->copy_streams[i], streamer->device, err);
+    if (status == PLEC_OK && streamer->options.poison)
+        status = plec_stream_open(&streamer->fill_stream, streamer->device, err);
+    return status;
+}
+
+static void poison_all(struct plec_streamer *streamer) {
+    for (uint32_t i = 0; i < streamer->n_slots; i++)
+        plec_streamer_poison_slot(streamer, i);
+    for (uint32_t i = 0; i < streamer->n_frames; i++)
+        plec_streamer_poison_frame(streamer, i);
+}
+
+static enum plec_status open_memory(struct plec_streamer *streamer, struct plec_error *err) {
+    enum plec_status status = open_streams(streamer, err);
+    if (status == PLEC_OK) status = open_frames(streamer, err);
+    if (status == PLEC_OK) status = open_slots(streamer, err);
+    if (status == PLEC_OK && streamer->options.poison) poison_all(streamer);
+    return status;
+}
+
+/* --- what decides ---------------------------------------------------------------------------- */
+
+static void slot_evicted(void *user, const struct plec_eviction *eviction) {
+    struct plec_streamer *streamer = user;
+    if (eviction->valid != 0)
+        plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_EVICT_SLOT,
+                                                                .key = eviction->key,
+                                                                .mask = eviction->valid,
+                                                                .slot = eviction->slot});
+    if (streamer->options.poison) plec_streamer_poison_slot(streamer, eviction->slot);
+}
+
+static void frame_evicted(void *user, const struct plec_eviction *eviction) {
+    struct plec_streamer *streamer = user;
+    if (eviction->valid != 0)
+        plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_EVICT_FRAME,
+                                                                .key = eviction->key,
+                                                                .mask = eviction->valid,
+                                                                .frame = eviction->slot});
+    if (streamer->options.poison) plec_streamer_poison_frame(streamer, eviction->slot);
+}
+
+static enum plec_status open_tiers(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_residency_options options = {
+        .keys = &streamer->keys,
+        .n_slots = streamer->n_frames - streamer->n_frame_staging,
+        .n_staging = streamer->n_frame_staging,
+        .policy = streamer->options.policy,
+        .evicted = frame_evicted,
+        .user = streamer,
+    };
+    enum plec_status status = plec_residency_open(&streamer->host, &options, err);
+    if (status != PLEC_OK) return status;
+    options.n_slots = streamer->n_slots - streamer->n_slot_staging;
+    options.n_staging = streamer->n_slot_staging;
+    options.evicted = slot_evicted;
+    return plec_residency_open(&streamer->resident, &options, err);
+}
+
+static enum plec_status open_scheduler(struct plec_streamer *streamer, struct plec_error *err) {
+    const struct plec_prefetch_options prefetch = {.keys = &streamer->keys,
+                                                   .host = streamer->host,
+                                                   .device = streamer->resident,
+                                                   .max_demands = streamer->max_keys,
+                                                   .max_reads = PLEC_MAX_READS,
+                                                   .copies = {4, 2, 1, 1},
+                                                   .watchdog_ns = streamer->options.watchdog_ns};
+    const struct plec_predict_options predict = {.keys = &streamer->keys,
+                                                 .tier = streamer->resident,
+                                                 .start_on = streamer->options.speculation ==
+                                                             PLEC_SPECULATE_ON};
+    enum plec_status status = plec_prefetch_open(&streamer->prefetch, &prefetch, err);
+    if (status == PLEC_OK) status = plec_predict_open(&streamer->predict, &predict, err);
+    return status;
+}
+
+static enum plec_status alloc_dispatch(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_arena *arena = &streamer->arena;
+    uint32_t n = streamer->max_keys;
+    dispatch->fit = plec_arena_alloc(arena, n, sizeof *dispatch->fit, err);
+    dispatch->needs = plec_arena_alloc(arena, n, sizeof *dispatch->needs, err);
+    dispatch->held = plec_arena_alloc(arena, n, sizeof *dispatch->held, err);
+    dispatch->uses = plec_arena_alloc(arena, n, sizeof *dispatch->uses, err);
+    if (dispatch->fit == NULL || dispatch->needs == NULL || dispatch->held == NULL ||
+        dispatch->uses == NULL)
+        return PLEC_NO_MEMORY;
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < n; i++)
+        status = plec_event_open(&dispatch->uses[i].event, streamer->device, err);
+    return status;
+}
+
+static enum plec_status alloc_jobs(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_arena *arena = &streamer->arena;
+    uint32_t n = streamer->spans.max_spans;
+    for (uint32_t i = 0; i < PLEC_MAX_READS; i++) {
+        streamer->reads[i].pieces =
+            plec_arena_alloc(arena, n, sizeof *streamer->reads[i].pieces, err);
+        if (streamer->reads[i].pieces == NULL) return PLEC_NO_MEMORY;
+    }
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < PLEC_MAX_COPIES; i++) {
+        streamer->copies[i].streamer = streamer;
+        status = plec_event_open(&streamer->copies[i].event, streamer->device, err);
+    }
+    return status;
+}
+
+static enum plec_status alloc_scratch(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_arena *arena = &streamer->arena;
+    uint32_t n_requests = plec_predict_max_requests(streamer->predict);
+    streamer->pieces =
+        plec_arena_alloc(arena, streamer->spans.max_spans, sizeof *streamer->pieces, err);
+    streamer->requests = plec_arena_alloc(arena, n_requests, sizeof *streamer->requests, err);
+    streamer->masks = plec_arena_alloc(arena, streamer->max_keys, sizeof *streamer->masks, err);
+    streamer->active_ids =
+        plec_arena_alloc(arena, streamer->max_entries, sizeof *streamer->active_ids, err);
+    streamer->all_ids =
+        plec_arena_alloc(arena, streamer->max_entries, sizeof *streamer->all_ids, err);
+    if (streamer->pieces == NULL || streamer->requests == NULL || streamer->masks == NULL ||
+        streamer->active_ids == NULL || streamer->all_ids == NULL)
+        return PLEC_NO_MEMORY;
+    for (uint32_t i = 0; i < streamer->max_entries; i++)
+        streamer->all_ids[i] = (int32_t)i;
+    return PLEC_OK;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static void open_locks(struct plec_streamer *streamer) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&streamer->lock, NULL);
+    pthread_mutex_init(&streamer->wake_lock, NULL);
+    pthread_cond_init(&streamer->changed, &monotonic);
+    pthread_cond_init(&streamer->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static enum plec_status open_all(struct plec_streamer *streamer,
+                                 const struct plec_streamer_args *args, struct plec_error *err) {
+    streamer->layers =
+        plec_arena_alloc(&streamer->arena, args->n_layers, sizeof *streamer->layers, err);
+    streamer->maps =
+        plec_arena_alloc(&streamer->arena, args->n_layers, sizeof *streamer->maps, err);
+    if (streamer->layers == NULL || streamer->maps == NULL) return PLEC_NO_MEMORY;
+    streamer->n_layers = args->n_layers;
+    enum plec_status status = choose_width(streamer, args, err);
+    if (status == PLEC_OK) status = open_tables(streamer, args, err);
+    if (status == PLEC_OK) status = open_files(streamer, args, err);
+    if (status == PLEC_OK) status = open_memory(streamer, err);
+    if (status == PLEC_OK) status = open_tiers(streamer, err);
+    if (status == PLEC_OK) status = open_scheduler(streamer, err);
+    if (status == PLEC_OK) status = alloc_dispatch(streamer, err);
+    if (status == PLEC_OK) status = alloc_jobs(streamer, err);
+    if (status == PLEC_OK) status = alloc_scratch(streamer, err);
+    if (status == PLEC_OK) status = plec_streamer_start(streamer, err);
+    return status;
+}
+
+enum plec_status plec_streamer_open(struct plec_streamer **out,
+                                    const struct plec_streamer_args *args, struct plec_error *err) {
+    *out = NULL;
+    struct plec_streamer *streamer = calloc(1, sizeof *streamer);
+    if (streamer == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a streamer");
+    open_locks(streamer);
+    streamer->options = *args->options;
+    streamer->log = args->log;
+    streamer->device = args->device;
+    streamer->last_layer = UINT32_MAX;
+    enum plec_status status = open_all(streamer, args, err);
+    if (status != PLEC_OK) {
+        plec_streamer_close(streamer);
+        return status;
+    }
+    plec_log_write(&streamer->log, PLEC_LOG_RUN,
+                   "streaming %u experts in extents of %u: %u device slots and %u frames of %llu "
+                   "bytes",
+                   streamer->keys.n_experts, streamer->width, streamer->n_slots, streamer->n_frames,
+                   (unsigned long long)streamer->frame_bytes);
+    *out = streamer;
+    return PLEC_OK;
+}
+
+static void close_device_parts(struct plec_streamer *streamer) {
+    for (uint32_t i = 0; i < PLEC_N_COPY_STREAMS; i++)
+        if (streamer->copy_streams[i] != NULL) plec_stream_close(streamer->copy_streams[i]);
+    if (streamer->fill_stream != NULL) plec_stream_close(streamer->fill_stream);
+    for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++)
+        if (streamer->copies[i].event != NULL) plec_event_close(streamer->copies[i].event);
+    for (uint32_t i = 0; streamer->dispatch.uses != NULL && i < streamer->max_keys; i++)
+        if (streamer->dispatch.uses[i].event != NULL)
+            plec_event_close(streamer->dispatch.uses[i].event);
+    plec_device_free(streamer->device, streamer->slots);
+}
+
+void plec_streamer_close(struct plec_streamer *streamer) {
+    if (streamer == NULL) return;
+    plec_streamer_stop(streamer);
+    plec_predict_close(streamer->predict);
+    plec_prefetch_close(streamer->prefetch);
+    plec_residency_close(streamer->resident);
+    plec_residency_close(streamer->host);
+    plec_io_close(streamer->io);
+    close_device_parts(streamer);
+    plec_pinned_close(streamer->pinned);
+    plec_keyspace_close(&streamer->keys);
+    plec_span_table_close(&streamer->spans);
+    close_maps(streamer);
+    plec_arena_close(&streamer->arena);
+    pthread_cond_destroy(&streamer->wake);
+    pthread_cond_destroy(&streamer->changed);
+    pthread_mutex_destroy(&streamer->wake_lock);
+    pthread_mutex_destroy(&streamer->lock);
+    free(streamer);
+}

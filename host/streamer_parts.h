@@ -1,0 +1,175 @@
+/* streamer_parts.h: the inside of streamer.h, for its own files.
+ *
+ *   streamer_open.c   how wide, how many; opens and closes everything
+ *   streamer_jobs.c   the engine: reads, copies, the thread that takes what has ended
+ *   streamer.c        dispatches: begin, next, used, end; what will be used next
+ *   streamer_stats.c  counters, traces
+ *
+ * One lock guards all that changes. Callers and the engine's thread hold it while they ask, start
+ * and take; nobody holds it while waiting. A device's own thread takes the wake lock alone: it must
+ * go on while the lock's holder waits for room in a stream's queue.
+ */
+#ifndef PLEC_HOST_STREAMER_PARTS_H
+#define PLEC_HOST_STREAMER_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "host/span.h"
+#include "host/streamer.h"
+
+enum { PLEC_MAX_READS = 32, PLEC_MAX_COPIES = 8, PLEC_REAP = 16 };
+enum { PLEC_DEMAND_STREAM, PLEC_OTHER_STREAM, PLEC_N_COPY_STREAMS };
+
+struct plec_streamer;
+
+struct plec_stream_layer {
+    uint32_t number;
+    struct plec_bank bank;    /* entries: the table */
+    struct plec_entry *table; /* [n_entries] of experts handed out */
+    uint32_t *order;          /* [n_entries] experts in the order they were handed out */
+    uint32_t after;           /* the layer that ran after it; UINT32_MAX: not known */
+};
+
+struct plec_read_job {
+    bool active;
+    struct plec_job job;
+    struct plec_io_read *pieces; /* [max_spans] */
+    uint32_t n_pieces, n_submitted, n_done;
+    uint64_t n_bytes; /* read so far */
+    uint64_t due_ns;  /* ends no sooner */
+    bool failed;
+    struct plec_error error;
+};
+
+struct plec_copy_job {
+    bool active;
+    struct plec_job job;
+    struct plec_streamer *streamer;
+    struct plec_event *event; /* after the last piece */
+    _Atomic bool arrived;     /* its pieces ran; not set when they were skipped */
+    uint32_t stream;
+    uint64_t order; /* of its stream's copies */
+    uint64_t n_bytes;
+};
+
+/* What a dispatch needs of one key, and where that was when it asked. */
+struct plec_stream_need {
+    uint32_t key;
+    uint64_t mask, in_slot, in_frame;
+    plec_ticket ticket; /* 0: taken */
+};
+
+/* A part's last event and the references it guards: held [first, end). */
+struct plec_stream_use {
+    struct plec_event *event;
+    uint32_t first, end;
+};
+
+struct plec_stream_dispatch {
+    bool open;
+    uint64_t id;
+    uint32_t layer;
+    struct plec_dispatch_args args;
+    struct plec_need *fit;          /* [max_keys] */
+    struct plec_stream_need *needs; /* [n_needs] <= max_keys */
+    uint32_t n_needs, n_waiting;
+    struct plec_slot_ref *held; /* [n_held] <= max_keys */
+    uint32_t n_held;
+    struct plec_stream_use *uses; /* [n_uses] <= max_keys; [0, first_use) are released */
+    uint32_t n_uses, first_use;
+    uint32_t n_ordered, part_first; /* of the layer's order */
+    uint32_t n_experts;
+    enum plec_status status;
+    struct plec_error error;
+    struct plec_demand_result last; /* that ended a wait */
+};
+
+struct plec_stream_counts {
+    uint64_t dispatches, failed, parts, experts, expert_bytes;
+    uint64_t device_hits, device_hit_bytes, host_hits, host_hit_bytes;
+    uint64_t disk_misses, disk_miss_bytes;
+    uint64_t read_bytes, copied_bytes, read_busy_ns, copy_busy_ns;
+    uint64_t waits, stall_ns, stall_slot_ns, stall_disk_ns, stall_copy_ns, stall_other_ns;
+};
+
+struct plec_streamer {
+    /* set at open */
+    struct plec_arena arena; /* holds the arrays */
+    struct plec_stream_options options;
+    struct plec_log log;
+    struct plec_device *device;
+    struct plec_stream_layer *layers; /* [n_layers] */
+    struct plec_extent_map *maps;     /* [n_layers] */
+    uint32_t n_layers, width, max_keys, max_entries;
+    struct plec_keyspace keys;
+    struct plec_span_table spans;
+    struct plec_io *io;
+    uint32_t *io_files; /* [n_files of the container]; UINT32_MAX: none of its bytes stream */
+    struct plec_pinned *pinned;
+    struct plec_pinned_info pinned_info;
+    uint8_t *slots; /* [n_slots, frame_bytes] device */
+    uint64_t frame_bytes;
+    uint32_t n_slots, n_slot_staging, n_frames, n_frame_staging;
+    struct plec_stream *copy_streams[PLEC_N_COPY_STREAMS];
+    struct plec_stream *fill_stream; /* poison; NULL without */
+    int32_t *all_ids;                /* [max_entries] 0, 1, ... */
+
+    pthread_mutex_t lock;                   /* over all below but the wake lock's */
+    pthread_cond_t changed;                 /* a demand ended */
+    struct plec_residency *host, *resident; /* frames, slots */
+    struct plec_prefetch *prefetch;
+    struct plec_predict *predict;
+    struct plec_request *requests; /* [plec_predict_max_requests] */
+    struct plec_piece *pieces;     /* [max_spans] scratch */
+    struct plec_read_job reads[PLEC_MAX_READS];
+    struct plec_copy_job copies[PLEC_MAX_COPIES];
+    uint32_t n_reading, n_copying;
+    uint64_t reading_since, copying_since, n_copies;
+    uint64_t disk_free_ns; /* of a slowed disk */
+    struct plec_stream_dispatch dispatch;
+    uint64_t *masks;     /* [max_keys] scratch */
+    int32_t *active_ids; /* [max_entries] scratch */
+    uint64_t step;
+    uint32_t last_layer; /* UINT32_MAX: none ran yet */
+    bool has_profile, closing;
+    struct plec_stream_counts counts;
+
+    pthread_mutex_t wake_lock; /* over kicked, reaping */
+    pthread_cond_t wake;
+    bool kicked, reaping;
+    bool thread_started;
+    pthread_t thread;
+    struct plec_io_completion completions[PLEC_REAP]; /* of the thread alone */
+};
+
+uint64_t plec_streamer_now(void);
+
+/* --- the engine (streamer_jobs.c); the lock is held ------------------------------------------ */
+
+/* Takes what has ended, starts what may start. */
+void plec_streamer_round(struct plec_streamer *streamer);
+/* Makes the engine's thread look again. Any thread, with or without the lock. */
+void plec_streamer_kick(struct plec_streamer *streamer);
+/* Starts the thread; PLEC_NO_MEMORY "ThreadNotStarted". */
+PLEC_MUST_USE enum plec_status plec_streamer_start(struct plec_streamer *streamer,
+                                                   struct plec_error *err);
+/* Ends it when nothing is under way any more. Called without the lock. */
+void plec_streamer_stop(struct plec_streamer *streamer);
+/* Releases the references of parts whose work is done (streamer.c). */
+bool plec_streamer_release_uses(struct plec_streamer *streamer);
+/* Writes NaN over a slot or frame that was given up. */
+void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot);
+void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame);
+
+/* --- traces (streamer_stats.c); the lock is held --------------------------------------------- */
+
+/* Fills what follows from the key, and the time, and tells the trace. */
+void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event event);
+static inline bool plec_streamer_traced(const struct plec_streamer *streamer) {
+    return streamer->options.trace.event != NULL;
+}
+void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_event_kind kind,
+                            const struct plec_job *job, uint64_t n_bytes, enum plec_status status);
+
+#endif
