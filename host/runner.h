@@ -1,12 +1,14 @@
 /* runner.h: the public face: runs the layers of a container on a device.
  *
- * Owns: the device, its streams, the bound layers and every buffer of a step, all made at open: a
- * forward allocates nothing. Forward on one runner from several threads is safe; calls queue.
+ * Owns: the device, its streams, the bound layers, the streaming of experts and every buffer of a
+ * step, all made at open: a forward allocates nothing. Forward on one runner from several threads
+ * is safe; calls queue.
  */
 #ifndef PLEC_HOST_RUNNER_H
 #define PLEC_HOST_RUNNER_H
 
 #include "host/container.h"
+#include "host/streamer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,10 +26,14 @@ struct plec_runner_options {
     bool plain_c;           /* CPU: no vector kernels */
     const uint32_t *layers; /* [n_layers] layers to bind; NULL: every layer */
     size_t n_layers;
+    struct plec_stream_options stream; /* device_budget 0: experts are used where their files are
+                                          mapped. Else the routed experts of every layer with more
+                                          than one are streamed; all else stays where it is */
     struct plec_log log;
 };
 
-/* Opens a runner on a container, which must outlive it. options NULL: defaults. */
+/* Opens a runner on a container, which must outlive it. options NULL: defaults. PLEC_BAD_INPUT
+ * "NothingToStream" (the reference reads whole files); the statuses of plec_streamer_open. */
 PLEC_MUST_USE enum plec_status plec_runner_open(struct plec_runner **out,
                                                 struct plec_container *container,
                                                 const struct plec_runner_options *options,
@@ -50,23 +56,35 @@ struct plec_forward_args {
     const float *weights; /* [n_tokens, n_slots], with ids */
     uint32_t n_slots;     /* of the caller's routing */
     bool routed_only;     /* leave shared and dense experts out */
-    float *out;           /* [n_tokens, hidden_size] f32, host; no residual is added */
-    int32_t *ids_out;     /* [n_tokens, slots] the routing used, or NULL */
-    float *weights_out;   /* [n_tokens, slots], or NULL */
+    uint64_t timeout_ns;  /* streamed experts that take longer end it, "DeadlinePast"; 0: none */
+    bool (*cancelled)(void *user); /* asked while experts are awaited, by the calling thread; true
+                                      ends it, "Cancelled"; NULL: never */
+    void *cancelled_user;
+    float *out;         /* [n_tokens, hidden_size] f32, host; no residual is added */
+    int32_t *ids_out;   /* [n_tokens, slots] the routing used, or NULL */
+    float *weights_out; /* [n_tokens, slots], or NULL */
 };
 
 /* One step of one layer; returns when out is complete. PLEC_MISSING "NoSuchLayer"; PLEC_BAD_INPUT:
  * "RoutingRequired", "RoutingIncomplete" (ids without weights), "BadExpertId" (names token, slot,
  * id), "TooManySlots", "TooManyTokens", "NoArray", "RouterInputRequired", "TokenIdsRequired",
- * "BadTokenId", "NanScores"; PLEC_NO_DEVICE. NanScores names the first token with a NaN score, a
- * caller's weight that is not finite, or a NaN in its hidden state: such tokens have a NaN row in
- * out, id -1 and weight NaN in ids_out and weights_out; all other rows are complete and right. */
+ * "BadTokenId", "NanScores"; PLEC_NO_DEVICE; with streamed experts the statuses of
+ * plec_streamer_next: no row of out is then to be used, and the next forward starts anew. NanScores
+ * names the first token with a NaN score, a caller's weight that is not finite, or a NaN in its
+ * hidden state: such tokens have a NaN row in out, id -1 and weight NaN in ids_out and weights_out;
+ * all other rows are complete and right. */
 PLEC_MUST_USE enum plec_status plec_runner_forward(struct plec_runner *runner,
                                                    const struct plec_forward_args *args,
                                                    struct plec_error *err);
 
 /* The bound layer, for its shapes; NULL when the runner does not have it. A view. */
 const struct plec_bound_layer *plec_runner_layer(const struct plec_runner *runner, uint32_t layer);
+/* What streaming did, and what it has; false: nothing is streamed, *out is zeroed. Any thread. */
+bool plec_runner_stream_stats(struct plec_stream_stats *out, const struct plec_runner *runner);
+/* The streamer itself, and the index it knows a layer by (UINT32_MAX: not streamed); NULL: nothing
+ * is streamed. Views. */
+struct plec_streamer *plec_runner_streamer(const struct plec_runner *runner);
+uint32_t plec_runner_stream_index(const struct plec_runner *runner, uint32_t layer);
 /* "reference", "CPU, 2 threads, AVX2+FMA". */
 const char *plec_runner_device_name(const struct plec_runner *runner);
 

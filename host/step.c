@@ -104,6 +104,38 @@ static enum plec_status launch_linear(struct plec_step *step, const struct plec_
     return plec_launch_linear(step->stream, &linear, err);
 }
 
+/* The experts of each part as it arrives; every one of them, or no sum. */
+static enum plec_status launch_parts(struct plec_step *step, const struct plec_step_source *source,
+                                     struct plec_experts_args *experts, struct plec_error *err) {
+    struct plec_stream_part part;
+    experts->phase = PLEC_EXPERTS_BEGIN;
+    enum plec_status status = plec_launch_experts(step->stream, experts, err);
+    for (; status == PLEC_OK; status = plec_streamer_used(source->streamer, step->stream, err)) {
+        status = plec_streamer_next(&part, source->streamer, err);
+        if (status != PLEC_OK || part.n_experts == 0) break;
+        experts->phase = PLEC_EXPERTS_PART;
+        experts->part = part.experts;
+        experts->n_part = part.n_experts;
+        status = plec_launch_experts(step->stream, experts, err);
+        if (status != PLEC_OK) break;
+    }
+    if (status != PLEC_OK) return status;
+    experts->phase = PLEC_EXPERTS_FINISH;
+    return plec_launch_experts(step->stream, experts, err);
+}
+
+static enum plec_status launch_streamed(struct plec_step *step, const struct plec_step_args *args,
+                                        struct plec_experts_args *experts, struct plec_error *err) {
+    const struct plec_step_source *source = args->source;
+    struct plec_dispatch_args dispatch = source->dispatch;
+    dispatch.ids = args->ids;
+    dispatch.n_ids = (uint64_t)args->n_tokens * args->n_slots;
+    plec_streamer_begin(&experts->bank, source->streamer, &dispatch);
+    step->dispatching = true;
+    if (source->meanwhile != NULL) source->meanwhile(source->user);
+    return launch_parts(step, source, experts, err);
+}
+
 /* y = the routed part. */
 static enum plec_status launch_routed(struct plec_step *step, const struct plec_step_args *args,
                                       struct plec_error *err) {
@@ -128,7 +160,9 @@ static enum plec_status launch_routed(struct plec_step *step, const struct plec_
     enum plec_status status = PLEC_OK;
     if (latent_in)
         status = launch_linear(step, &layer->latent_in, step->x, step->latent, args->n_tokens, err);
-    if (status == PLEC_OK) status = plec_launch_experts(step->stream, &experts, err);
+    if (status == PLEC_OK)
+        status = args->source != NULL ? launch_streamed(step, args, &experts, err)
+                                      : plec_launch_experts(step->stream, &experts, err);
     if (status == PLEC_OK && layer->routed_norm != NULL)
         status = plec_launch_norm(step->stream, &norm, err);
     if (status == PLEC_OK && latent_out)
@@ -204,5 +238,7 @@ enum plec_status plec_step_run(struct plec_step *step, const struct plec_step_ar
     /* What was enqueued before a failure still reads the caller's arrays: always wait. */
     struct plec_error *sync_error = status == PLEC_OK ? err : NULL;
     enum plec_status waited = plec_stream_sync(step->stream, sync_error);
+    if (step->dispatching) plec_streamer_end(args->source->streamer);
+    step->dispatching = false;
     return status == PLEC_OK ? waited : status;
 }

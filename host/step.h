@@ -9,7 +9,7 @@
 #ifndef PLEC_HOST_STEP_H
 #define PLEC_HOST_STEP_H
 
-#include "device/device.h"
+#include "host/streamer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +31,7 @@ struct plec_step {
     float *latent, *routed; /* [max_tokens, widest latent_in / routed output] device */
     float *gate;            /* [max_tokens] device */
     void *workspace;        /* largest plec_experts_workspace, device */
+    bool dispatching;       /* within a step: the streamer's dispatch is to be ended */
 };
 
 /* Buffers for any of the layers [n_layers]. PLEC_NO_MEMORY, PLEC_NO_DEVICE. */
@@ -41,6 +42,15 @@ PLEC_MUST_USE enum plec_status plec_step_open(struct plec_step *out, struct plec
                                               struct plec_error *err);
 void plec_step_close(struct plec_step *step);
 
+/* Where the routed experts of a step come from when they are not views. */
+struct plec_step_source {
+    struct plec_streamer *streamer;
+    struct plec_dispatch_args dispatch; /* ids and n_ids: set by the step */
+    void (*meanwhile)(void *user); /* called when the experts were asked for, before they are waited
+                                      for; or NULL */
+    void *user;
+};
+
 struct plec_step_args {
     const struct plec_layer *layer;
     uint32_t n_tokens, n_slots;
@@ -48,9 +58,11 @@ struct plec_step_args {
     const int32_t *ids;   /* [n_tokens, n_slots], host, in range */
     const float *weights; /* [n_tokens, n_slots], host */
     bool routed_only;
-    float *y; /* out [n_tokens, hidden] f32, host */
+    const struct plec_step_source *source; /* NULL: layer->routed has its entries */
+    float *y;                              /* out [n_tokens, hidden] f32, host */
 };
-/* Runs one step and waits for it. Statuses of the device. */
+/* Runs one step and waits for it. Statuses of the device and of plec_streamer_next. With a source
+ * or without, *y is the same, bit for bit. */
 PLEC_MUST_USE enum plec_status
 plec_step_run(struct plec_step *step, const struct plec_step_args *args, struct plec_error *err);
 

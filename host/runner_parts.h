@@ -1,0 +1,51 @@
+/* runner_parts.h: the inside of runner.h: opening in runner.c, a forward in runner_forward.c. */
+#ifndef PLEC_HOST_RUNNER_PARTS_H
+#define PLEC_HOST_RUNNER_PARTS_H
+
+#include <pthread.h>
+
+#include "host/runner.h"
+#include "host/step.h"
+
+enum { PLEC_NOT_STREAMED = UINT32_MAX };
+
+/* The next layer's router is tried on this one's hidden states for at most so many tokens: more of
+ * them use most experts anyway. */
+enum { PLEC_AHEAD_TOKENS = 8 };
+
+struct plec_runner_layer {
+    uint32_t number;
+    struct plec_bound_layer bound;
+    uint32_t streamed; /* its index in the streamer; PLEC_NOT_STREAMED */
+};
+
+struct plec_runner {
+    pthread_mutex_t lock; /* one forward at a time: the buffers below are its own */
+    bool reference;
+    struct plec_device *device; /* NULL on the reference */
+    char device_name[128];
+    struct plec_runner_layer *layers; /* [n_layers] */
+    size_t n_layers;
+    uint32_t max_tokens, max_slots;
+
+    struct plec_arena buffers; /* holds all of these */
+    float *x;                  /* [max_tokens, widest hidden] */
+    int32_t *ids;              /* [max_tokens, max_slots] */
+    double *weights;           /* [max_tokens, max_slots] */
+    float *weights_f32;        /* [max_tokens, max_slots] */
+    bool *unrouted;            /* [max_tokens] */
+    double *scratch;           /* of the router or the reference executor, never both at once */
+    struct plec_step step;     /* closed on the reference */
+
+    struct plec_streamer *streamer; /* NULL: nothing is streamed */
+    uint32_t *streamed;             /* [layers that stream] index in `layers` */
+    int32_t *ahead_ids;             /* [PLEC_AHEAD_TOKENS, max_slots] */
+    double *ahead_weights;          /* likewise */
+    bool ahead;                     /* the router of the next layer is tried */
+};
+
+/* The layer with a number; NULL: the runner does not have it. */
+const struct plec_runner_layer *plec_runner_find_layer(const struct plec_runner *runner,
+                                                       uint32_t number);
+
+#endif

@@ -1,0 +1,824 @@
+/* Layers whose experts are streamed: the bits of resident ones, the counts of arithmetic, and every
+ * fault named. */
+#include "tests/support/allocation_guard.h"
+#include "tests/support/stream_model.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <thread>
+
+using namespace plec_test;
+
+namespace {
+
+/* Bytes of one frame of a width, by asking for it. */
+uint64_t frame_bytes(const StreamModel &model, uint32_t width) {
+    plec_stream_options stream = {};
+    stream.device_budget = UINT64_C(1) << 30;
+    stream.extent_width = width;
+    StreamRunner runner(model.path(), stream, 1);
+    EXPECT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    EXPECT_EQ(runner.stats().extent_width, width);
+    return runner.stats().frame_bytes;
+}
+
+plec_stream_options budget(uint64_t frame_bytes, uint32_t n_slots, uint32_t n_frames,
+                           uint32_t width) {
+    plec_stream_options stream = {};
+    stream.device_budget = frame_bytes * n_slots;
+    stream.pinned_budget = frame_bytes * n_frames;
+    stream.extent_width = width;
+    stream.speculation = PLEC_SPECULATE_OFF;
+    stream.poison = true;
+    return stream;
+}
+
+std::vector<StreamStep> steps_of(std::mt19937 &random, const StreamModelSpec &spec, int n) {
+    std::vector<StreamStep> steps;
+    for (int i = 0; i < n; i++)
+        for (uint32_t layer = 0; layer < spec.n_layers; layer++)
+            steps.push_back(StreamStep::random(random, spec, layer,
+                                               i % 3 == 2 ? 16 : 1 + random() % 2, spec.n_experts));
+    return steps;
+}
+
+std::vector<std::vector<float>> resident(const StreamModel &model,
+                                         const std::vector<StreamStep> &steps) {
+    StreamRunner runner(model.path(), {}, 1);
+    EXPECT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    std::vector<std::vector<float>> out;
+    for (const StreamStep &step : steps)
+        out.push_back(runner.run(step));
+    return out;
+}
+
+TEST(StreamingRunner, EveryBudgetWidthAndPolicyGivesTheResidentBits) {
+    StreamModelSpec spec;
+    spec.n_layers = 3;
+    spec.shared = true;
+    StreamModel model(spec);
+    std::mt19937 random(3);
+    std::vector<StreamStep> steps = steps_of(random, spec, 3);
+    std::vector<std::vector<float>> wanted = resident(model, steps);
+    for (uint32_t width : {1u, 4u, 5u, 64u}) {
+        uint64_t frame = frame_bytes(model, width);
+        for (uint32_t n_slots : {1u, 2u, 3u, 7u, 1000u})
+            for (bool lfu : {false, true}) {
+                plec_stream_options stream = budget(frame, n_slots, 1 + n_slots % 4, width);
+                stream.policy = lfu ? PLEC_RESIDENCY_LFU : PLEC_RESIDENCY_LRU;
+                StreamRunner runner(model.path(), stream, 1 + n_slots % 3);
+                ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+                for (size_t i = 0; i < steps.size(); i++)
+                    ASSERT_TRUE(same_bits(runner.run(steps[i]), wanted[i]))
+                        << "width " << width << ", " << n_slots << " slots, step " << i;
+                runner.expect_sound();
+            }
+    }
+}
+
+/* --- counts ---------------------------------------------------------------------------------- */
+
+/* Extents of one expert: what is asked for is what is read. */
+struct Counted {
+    explicit Counted(uint32_t n_slots, uint32_t n_frames, bool bypass = false) {
+        plec_stream_options stream = budget(frame_bytes(model, 1), n_slots, n_frames, 1);
+        stream.bypass = bypass;
+        runner = std::make_unique<StreamRunner>(model.path(), stream);
+        EXPECT_EQ(runner->status, PLEC_OK) << runner->err.message;
+    }
+    void use(uint32_t layer, const std::vector<int32_t> &experts) {
+        runner->run(StreamStep::of(random, model.spec, layer, experts));
+    }
+    /* Experts handed out from the device, from frames, from files; and what was moved for it. */
+    void expect(uint64_t device, uint64_t host, uint64_t disk) {
+        plec_stream_stats stats = runner->settled();
+        uint64_t bytes = model.expert_bytes();
+        EXPECT_EQ(stats.device_hits, device);
+        EXPECT_EQ(stats.host_hits, host);
+        EXPECT_EQ(stats.disk_misses, disk);
+        EXPECT_EQ(stats.device_hit_bytes, device * bytes);
+        EXPECT_EQ(stats.host_hit_bytes, host * bytes);
+        EXPECT_EQ(stats.disk_miss_bytes, disk * bytes);
+        EXPECT_EQ(stats.experts, device + host + disk);
+        EXPECT_EQ(stats.expert_bytes, (device + host + disk) * bytes);
+        EXPECT_EQ(stats.read_bytes, disk * bytes);
+        EXPECT_EQ(stats.io.bytes, disk * bytes);
+        EXPECT_EQ(stats.copied_bytes, (host + disk) * bytes);
+        EXPECT_EQ(stats.device.hits, device);
+        EXPECT_EQ(stats.device.misses, host + disk);
+        EXPECT_EQ(stats.host.loaded, disk);
+    }
+
+    StreamModel model;
+    std::mt19937 random{1};
+    std::unique_ptr<StreamRunner> runner;
+};
+
+TEST(StreamingRunner, ABudgetForEverythingReadsEachExpertOnce) {
+    Counted counted(1000, 1000);
+    for (int round = 0; round < 3; round++)
+        for (uint32_t layer : {0u, 1u})
+            for (int32_t e = 0; e < 12; e += 3)
+                counted.use(layer, {e, e + 1, e + 2, e});
+    counted.expect(48, 0, 24);
+    EXPECT_EQ(counted.runner->stats().pinned.n_frames, 24u); /* no more than there are extents */
+}
+
+TEST(StreamingRunner, OneSlotAndOneFrameKeepTheLastExpert) {
+    Counted counted(1, 1);
+    counted.use(0, {3});
+    counted.use(0, {3});
+    counted.expect(1, 0, 1);
+    counted.use(0, {4});
+    counted.use(0, {3});
+    counted.use(1, {3});
+    counted.expect(1, 0, 4);
+    counted.use(1, {1, 2, 3, 4}); /* four through one slot; the one that is there comes first */
+    counted.expect(2, 0, 7);
+}
+
+TEST(StreamingRunner, FramesServeWhatTheSlotsGaveUp) {
+    Counted counted(1, 1000);
+    for (int round = 0; round < 3; round++)
+        for (int32_t e : {1, 2, 3, 4})
+            counted.use(0, {e});
+    counted.expect(0, 8, 4);
+}
+
+TEST(StreamingRunner, BypassKeepsNothing) {
+    Counted counted(3, 2, true);
+    for (int round = 0; round < 3; round++)
+        for (uint32_t layer : {0u, 1u})
+            counted.use(layer, {0, 1, 2, 3, 4, 5});
+    counted.expect(0, 0, 36);
+}
+
+/* Two tiers of the least recently used, done by hand. */
+class LeastRecentlyUsed {
+  public:
+    explicit LeastRecentlyUsed(size_t size) : size_(size) {}
+    bool has(int key) const { return std::find(keys_.begin(), keys_.end(), key) != keys_.end(); }
+    void touch(int key) {
+        keys_.erase(std::remove(keys_.begin(), keys_.end(), key), keys_.end());
+        keys_.push_back(key);
+        if (keys_.size() > size_) keys_.erase(keys_.begin());
+    }
+
+  private:
+    size_t size_;
+    std::vector<int> keys_;
+};
+
+TEST(StreamingRunner, CountsAreThoseOfTwoTiersDoneByHand) {
+    for (uint32_t n_slots : {1u, 2u, 5u, 9u, 24u})
+        for (uint32_t n_frames : {1u, 4u, 10u, 24u}) {
+            Counted counted(n_slots, n_frames);
+            plec_stream_stats stats = counted.runner->stats();
+            LeastRecentlyUsed slots(stats.n_slots - stats.n_slot_staging),
+                frames(stats.n_frames - stats.n_frame_staging);
+            uint64_t device = 0, host = 0, disk = 0;
+            std::mt19937 random(n_slots * 31 + n_frames);
+            for (int i = 0; i < 60; i++) {
+                uint32_t layer = random() % 2;
+                int32_t e = static_cast<int32_t>(random() % 12 * (random() % 4) / 3);
+                int key = static_cast<int>(layer) * 100 + e;
+                counted.use(layer, {e});
+                device += slots.has(key);
+                host += !slots.has(key) && frames.has(key);
+                disk += !slots.has(key) && !frames.has(key);
+                if (!slots.has(key)) frames.touch(key);
+                slots.touch(key);
+            }
+            SCOPED_TRACE(std::to_string(n_slots) + " slots, " + std::to_string(n_frames));
+            counted.expect(device, host, disk);
+        }
+}
+
+TEST(StreamingRunner, WholeExtentsMoveTheBytesTheyHold) {
+    StreamModel model;
+    plec_stream_options stream = budget(frame_bytes(model, 4), 6, 6, 4);
+    StreamRunner runner(model.path(), stream);
+    std::mt19937 random(1);
+    std::vector<int32_t> all(12);
+    for (int32_t e = 0; e < 12; e++)
+        all[static_cast<size_t>(e)] = e;
+    for (int i = 0; i < 3; i++)
+        runner.run(StreamStep::of(random, model.spec, 0, all));
+    plec_stream_stats stats = runner.settled();
+    EXPECT_EQ(stats.disk_misses, 12u);
+    EXPECT_EQ(stats.device_hits, 24u);
+    EXPECT_EQ(stats.read_bytes, stats.io.bytes);
+    EXPECT_EQ(stats.io.bytes, 24 * model.expert_bytes()); /* the next layer's too, by plan */
+    EXPECT_EQ(stats.copied_bytes, 24 * model.expert_bytes());
+}
+
+TEST(StreamingRunner, ABatchBringsTheNextLayerBeforeItIsAskedFor) {
+    StreamModel model;
+    plec_stream_options stream = budget(frame_bytes(model, 4), 6, 6, 4);
+    StreamRunner runner(model.path(), stream);
+    std::mt19937 random(1);
+    std::vector<int32_t> all(12);
+    for (int32_t e = 0; e < 12; e++)
+        all[static_cast<size_t>(e)] = e;
+    runner.run(StreamStep::of(random, model.spec, 0, all));
+    plec_stream_stats before = runner.settled();
+    while (before.device.at_rest < 6)
+        before = runner.settled();
+    runner.run(StreamStep::of(random, model.spec, 1, all));
+    plec_stream_stats stats = runner.settled();
+    EXPECT_EQ(stats.device_hits, 12u);
+    EXPECT_EQ(stats.stall_ns, before.stall_ns);
+    EXPECT_EQ(stats.policies[PLEC_FROM_PLAN].right, 12u);
+}
+
+/* --- what must be refused or narrowed --------------------------------------------------------- */
+
+TEST(StreamingRunner, NarrowsExtentsToTheBudgetAndSaysSo) {
+    StreamModel model;
+    plec_stream_options stream = budget(frame_bytes(model, 2), 1, 1, 8);
+    StreamRunner runner(model.path(), stream);
+    ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    EXPECT_EQ(runner.stats().extent_width, 2u);
+    EXPECT_NE(runner.news.find("extents of 8 experts do not fit the budget, 2 do"),
+              std::string::npos)
+        << runner.news;
+}
+
+TEST(StreamingRunner, RefusesABudgetBelowOneExpert) {
+    StreamModel model;
+    uint64_t one = frame_bytes(model, 1);
+    for (bool device : {false, true}) {
+        plec_stream_options stream = budget(one, 4, 4, 4);
+        (device ? stream.device_budget : stream.pinned_budget) = one - 1;
+        StreamRunner runner(model.path(), stream);
+        EXPECT_EQ(runner.status, PLEC_BAD_INPUT);
+        EXPECT_STREQ(runner.err.name, "BudgetTooSmall");
+        EXPECT_NE(strstr(runner.err.message, std::to_string(one).c_str()), nullptr)
+            << runner.err.message;
+    }
+}
+
+TEST(StreamingRunner, RefusesWhatItCannotStream) {
+    StreamModel model;
+    plec_stream_options stream = budget(1 << 20, 4, 4, 65);
+    EXPECT_STREQ(StreamRunner(model.path(), stream).err.name, "ExtentTooWide");
+    plec_container *container = nullptr;
+    plec_error err = {};
+    ASSERT_EQ(plec_container_open(&container, model.path().c_str(), nullptr, &err), PLEC_OK);
+    plec_runner_options options = {};
+    options.device = PLEC_RUN_REFERENCE;
+    options.stream.device_budget = 1 << 20;
+    plec_runner *runner = nullptr;
+    EXPECT_EQ(plec_runner_open(&runner, container, &options, &err), PLEC_BAD_INPUT);
+    EXPECT_STREQ(err.name, "NothingToStream");
+    plec_container_close(container);
+}
+
+TEST(StreamingRunner, AModelWithoutRoutedExpertsRunsAsItIs) {
+    StreamModelSpec spec;
+    spec.n_experts = 1;
+    spec.top_k = 1;
+    StreamModel model(spec);
+    StreamRunner runner(model.path(), budget(1 << 20, 1, 1, 1));
+    ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    std::mt19937 random(1);
+    StreamStep step = StreamStep::of(random, spec, 0, {0});
+    EXPECT_TRUE(same_bits(runner.run(step), resident(model, {step})[0]));
+    plec_stream_stats stats;
+    EXPECT_FALSE(plec_runner_stream_stats(&stats, runner.runner));
+    EXPECT_EQ(plec_runner_streamer(runner.runner), nullptr);
+}
+
+/* --- faults ---------------------------------------------------------------------------------- */
+
+/* Fails the call numbered `at`, once. */
+struct Fault {
+    std::atomic<int> left{0};
+    std::atomic<int> fired{0};
+    int error = EIO;
+    explicit Fault(int at) : left(at) {}
+    bool strikes() {
+        if (left.fetch_sub(1) != 0) return false;
+        fired++;
+        return true;
+    }
+    static int before_read(void *user, uint32_t, uint64_t, uint64_t) {
+        auto *fault = static_cast<Fault *>(user);
+        return fault->strikes() ? fault->error : 0;
+    }
+    static bool in_copy(void *user, const void *, uint64_t) {
+        return static_cast<Fault *>(user)->strikes();
+    }
+    static bool in_alloc(void *user, uint64_t) { return static_cast<Fault *>(user)->strikes(); }
+};
+
+/* Runs steps of which one meets the fault: it alone fails, with this name, or none does. */
+void expect_one_failure(const StreamModel &model, const plec_stream_options &stream,
+                        const std::vector<StreamStep> &steps,
+                        const std::vector<std::vector<float>> &wanted, const Fault &fault,
+                        const std::string &name) {
+    StreamRunner runner(model.path(), stream);
+    ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    int n_failed = 0;
+    for (size_t i = 0; i < steps.size(); i++) {
+        std::vector<float> out;
+        plec_error err = {};
+        int fired = fault.fired;
+        plec_status status = runner.forward(steps[i], &out, &err);
+        if (status == PLEC_OK) {
+            ASSERT_TRUE(same_bits(out, wanted[i])) << "step " << i;
+            continue;
+        }
+        n_failed++;
+        EXPECT_EQ(err.name, name) << err.message;
+        EXPECT_EQ(err.code, status);
+        EXPECT_TRUE(fired == 0 && fault.fired == 1) << "step " << i << ": " << err.message;
+        for (float value : out)
+            EXPECT_TRUE(std::isnan(value)); /* nothing that looks like a result */
+        i--;                                /* the same again must do */
+    }
+    EXPECT_LE(n_failed, 1);
+    runner.expect_sound();
+    plec_stream_stats stats = runner.settled();
+    EXPECT_EQ(stats.device.in_use, 0u);
+    EXPECT_EQ(stats.host.in_use, 0u);
+    EXPECT_LE(stats.failed, static_cast<uint64_t>(n_failed)); /* a step's own copies may fail too */
+}
+
+class StreamingFaults : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::mt19937 random(8);
+        for (int i = 0; i < 2; i++)
+            for (uint32_t layer : {0u, 1u})
+                steps.push_back(StreamStep::random(random, model.spec, layer, 3, 12));
+        wanted = resident(model, steps);
+        frame = frame_bytes(model, 3);
+    }
+    plec_stream_options options() const { return budget(frame, 3, 3, 3); }
+
+    StreamModel model;
+    std::vector<StreamStep> steps;
+    std::vector<std::vector<float>> wanted;
+    uint64_t frame = 0;
+};
+
+TEST_F(StreamingFaults, EveryReadErrorIsNamedAndTheRunnerGoesOn) {
+    for (plec_io_engine engine : {PLEC_IO_PREAD, PLEC_IO_AUTO})
+        for (int at = 0, fired = 1; fired > 0; at++) {
+            Fault fault(at);
+            plec_stream_options stream = options();
+            stream.io_engine = engine;
+            stream.io_fault = {Fault::before_read, &fault};
+            expect_one_failure(model, stream, steps, wanted, fault, "ReadFailed");
+            fired = fault.fired;
+            ASSERT_LT(at, 1000);
+            if (fired == 0) {
+                EXPECT_GT(at, 10);
+            }
+        }
+}
+
+TEST_F(StreamingFaults, EveryShortReadGoesOn) {
+    for (int at = 0, fired = 1; fired > 0; at++) {
+        Fault fault(at);
+        fault.error = -7;
+        plec_stream_options stream = options();
+        stream.io_fault = {Fault::before_read, &fault};
+        StreamRunner runner(model.path(), stream);
+        for (size_t i = 0; i < steps.size(); i++)
+            ASSERT_TRUE(same_bits(runner.run(steps[i]), wanted[i])) << "step " << i;
+        EXPECT_EQ(runner.settled().io.bytes, runner.settled().read_bytes);
+        fired = fault.fired;
+        ASSERT_LT(at, 1000);
+    }
+}
+
+TEST_F(StreamingFaults, AFileCutShortIsNamed) {
+    StreamRunner runner(model.path(), options());
+    std::filesystem::resize_file(model.file(0), 4096);
+    std::vector<float> out;
+    plec_error err = {};
+    EXPECT_EQ(runner.forward(steps[0], &out, &err), PLEC_IO);
+    EXPECT_STREQ(err.name, "ShortFile");
+    EXPECT_NE(strstr(err.message, "layer 0"), nullptr) << err.message;
+    EXPECT_NE(strstr(err.message, "experts "), nullptr) << err.message;
+    EXPECT_NE(strstr(err.message, "0.lyrw"), nullptr) << err.message;
+    EXPECT_TRUE(same_bits(runner.run(steps[1]), wanted[1]));
+    runner.expect_sound();
+}
+
+TEST_F(StreamingFaults, EveryFailedCopyIsNamedAndTheRunnerGoesOn) {
+    for (int at = 0, fired = 1; fired > 0; at++) {
+        Fault fault(at);
+        plec_simulation simulation = {};
+        simulation.fail_copy = Fault::in_copy;
+        simulation.user = &fault;
+        plec_stream_options stream = options();
+        stream.simulation = &simulation;
+        expect_one_failure(model, stream, steps, wanted, fault, "CopyFailed");
+        fired = fault.fired;
+        ASSERT_LT(at, 1000);
+        if (fired == 0) {
+            EXPECT_GT(at, 20);
+        }
+    }
+}
+
+TEST_F(StreamingFaults, EveryRefusedAllocationIsACleanRefusalToOpen) {
+    for (int at = 0, fired = 1; fired > 0; at++) {
+        Fault fault(at);
+        plec_simulation simulation = {};
+        simulation.fail_alloc = Fault::in_alloc;
+        simulation.user = &fault;
+        plec_stream_options stream = options();
+        stream.simulation = &simulation;
+        StreamRunner runner(model.path(), stream);
+        fired = fault.fired;
+        EXPECT_EQ(runner.status, fired > 0 ? PLEC_NO_MEMORY : PLEC_OK);
+        ASSERT_LT(at, 100);
+    }
+}
+
+TEST_F(StreamingFaults, DeviceMemoryThatIsNotThereIsNamedWithItsSize) {
+    plec_simulation simulation = {};
+    uint64_t slots = 3 * frame;
+    simulation.fail_alloc = [](void *user, uint64_t n_bytes) {
+        return n_bytes == *static_cast<uint64_t *>(user);
+    };
+    simulation.user = &slots;
+    plec_stream_options stream = options();
+    stream.simulation = &simulation;
+    StreamRunner runner(model.path(), stream);
+    EXPECT_STREQ(runner.err.name, "DeviceMemory");
+    EXPECT_NE(strstr(runner.err.message, "3 slots"), nullptr) << runner.err.message;
+}
+
+TEST_F(StreamingFaults, PinnedMemoryThatIsNotThereIsNamedOrUsedInPart) {
+    plec_stream_options stream = options();
+    stream.allow_slab = [](void *, uint32_t, int) { return false; };
+    EXPECT_STREQ(StreamRunner(model.path(), stream).err.name, "PinnedMemory");
+}
+
+/* --- giving up ------------------------------------------------------------------------------- */
+
+/* Reads that stand still until they are let go. */
+struct Gate {
+    std::atomic<bool> shut{true};
+    static int before_read(void *user, uint32_t, uint64_t, uint64_t) {
+        while (static_cast<Gate *>(user)->shut)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return 0;
+    }
+};
+
+TEST_F(StreamingFaults, ACancelledForwardEndsAndTheNextIsRight) {
+    Gate gate;
+    plec_stream_options stream = options();
+    stream.io_engine = PLEC_IO_PREAD;
+    stream.io_fault = {Gate::before_read, &gate};
+    StreamRunner runner(model.path(), stream);
+    std::vector<float> out;
+    plec_forward_args args = runner.args(steps[0], &out);
+    std::atomic<int> asked{0};
+    args.cancelled = [](void *user) { return ++*static_cast<std::atomic<int> *>(user) > 1; };
+    args.cancelled_user = &asked;
+    plec_error err = {};
+    EXPECT_EQ(plec_runner_forward(runner.runner, &args, &err), PLEC_CANCELLED);
+    EXPECT_STREQ(err.name, "Cancelled");
+    EXPECT_EQ(asked, 2);
+    gate.shut = false;
+    for (size_t i = 0; i < steps.size(); i++)
+        EXPECT_TRUE(same_bits(runner.run(steps[i]), wanted[i]));
+    runner.expect_sound();
+    EXPECT_EQ(runner.settled().device.in_use, 0u);
+}
+
+TEST_F(StreamingFaults, AForwardPastItsTimeEndsAndTheNextIsRight) {
+    Gate gate;
+    plec_stream_options stream = options();
+    stream.io_engine = PLEC_IO_PREAD;
+    stream.io_fault = {Gate::before_read, &gate};
+    StreamRunner runner(model.path(), stream);
+    std::vector<float> out;
+    plec_forward_args args = runner.args(steps[0], &out);
+    args.timeout_ns = 20000000;
+    plec_error err = {};
+    EXPECT_NE(plec_runner_forward(runner.runner, &args, &err), PLEC_OK);
+    EXPECT_STREQ(err.name, "DeadlinePast");
+    gate.shut = false;
+    for (size_t i = 0; i < steps.size(); i++)
+        EXPECT_TRUE(same_bits(runner.run(steps[i]), wanted[i]));
+    runner.expect_sound();
+}
+
+TEST_F(StreamingFaults, TheWatchdogEndsAWaitInWhichNothingMoves) {
+    Gate gate;
+    plec_stream_options stream = options();
+    stream.io_engine = PLEC_IO_PREAD;
+    stream.io_fault = {Gate::before_read, &gate};
+    stream.watchdog_ns = 100000000;
+    StreamRunner runner(model.path(), stream);
+    std::vector<float> out;
+    plec_error err = {};
+    EXPECT_NE(runner.forward(steps[0], &out, &err), PLEC_OK);
+    EXPECT_STREQ(err.name, "DemandStalled");
+    EXPECT_NE(runner.news.find("no read or copy ends"), std::string::npos) << runner.news;
+    gate.shut = false;
+    EXPECT_TRUE(same_bits(runner.run(steps[0]), wanted[0]));
+}
+
+/* --- many at once, and what users see --------------------------------------------------------- */
+
+TEST(StreamingRunner, EightThreadsGetTheResidentBits) {
+    StreamModel model;
+    std::mt19937 random(4);
+    std::vector<StreamStep> steps = steps_of(random, model.spec, 8);
+    std::vector<std::vector<float>> wanted = resident(model, steps);
+    plec_stream_options stream = budget(frame_bytes(model, 4), 3, 3, 4);
+    stream.speculation = PLEC_SPECULATE_ON;
+    StreamRunner runner(model.path(), stream);
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 8; t++)
+        threads.emplace_back([&, t] {
+            for (size_t i = t; i < steps.size(); i += 8)
+                right += same_bits(runner.run(steps[i]), wanted[i]);
+        });
+    for (int i = 0; i < 50; i++)
+        runner.stats();
+    for (std::thread &thread : threads)
+        thread.join();
+    EXPECT_EQ(right, static_cast<int>(steps.size()));
+    runner.expect_sound();
+}
+
+TEST(StreamingRunner, EveryEngineCacheAndPinModeGivesTheResidentBits) {
+    StreamModel model;
+    std::mt19937 random(5);
+    std::vector<StreamStep> steps = steps_of(random, model.spec, 2);
+    std::vector<std::vector<float>> wanted = resident(model, steps);
+    uint64_t frame = frame_bytes(model, 4);
+    for (plec_io_engine engine : {PLEC_IO_AUTO, PLEC_IO_URING, PLEC_IO_PREAD, PLEC_IO_MMAP})
+        for (plec_io_cache cache : {PLEC_CACHE_AUTO, PLEC_CACHE_DIRECT, PLEC_CACHE_BUFFERED})
+            for (plec_pin_mode pin : {PLEC_PIN_PREFER, PLEC_PIN_OFF}) {
+                plec_stream_options stream = budget(frame, 2, 3, 4);
+                stream.io_engine = engine;
+                stream.io_cache = cache;
+                stream.io_depth = 2;
+                stream.pin = pin;
+                StreamRunner runner(model.path(), stream);
+                ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+                for (size_t i = 0; i < steps.size(); i++)
+                    ASSERT_TRUE(same_bits(runner.run(steps[i]), wanted[i]))
+                        << engine << cache << pin << " step " << i;
+                plec_stream_stats stats = runner.settled();
+                EXPECT_EQ(stats.io.bytes, stats.read_bytes);
+            }
+}
+
+TEST(StreamingRunner, GuessesChangeNoBit) {
+    StreamModelSpec spec;
+    spec.n_layers = 3;
+    spec.router = true;
+    StreamModel model(spec);
+    std::mt19937 random(6);
+    std::vector<StreamStep> steps = steps_of(random, spec, 10);
+    for (StreamStep &step : steps)
+        step.ids.clear(); /* the layer's router */
+    std::vector<std::vector<float>> wanted = resident(model, steps);
+    for (uint32_t n_slots : {1u, 3u, 8u, 100u}) {
+        plec_stream_options stream = budget(frame_bytes(model, 2), n_slots, 4, 2);
+        stream.speculation = PLEC_SPECULATE_ON;
+        StreamRunner runner(model.path(), stream);
+        for (size_t i = 0; i < steps.size(); i++)
+            ASSERT_TRUE(same_bits(runner.run(steps[i]), wanted[i])) << n_slots << " step " << i;
+        plec_stream_stats stats = runner.settled();
+        EXPECT_GT(stats.policies[PLEC_FROM_NEXT_ROUTER].guesses, 0u);
+        EXPECT_GT(stats.policies[PLEC_FROM_PREVIOUS].guesses, 0u);
+        EXPECT_GT(stats.policies[PLEC_FROM_FREQUENCY].guesses, 0u);
+        runner.expect_sound();
+    }
+}
+
+TEST(StreamingRunner, AProfileOfOneRunServesTheNext) {
+    StreamModel model;
+    std::mt19937 random(6);
+    plec_stream_options stream = budget(frame_bytes(model, 2), 4, 4, 2);
+    StreamRunner first(model.path(), stream);
+    first.run(StreamStep::of(random, model.spec, 0, {3, 5}));
+    first.run(StreamStep::of(random, model.spec, 0, {3}));
+    std::vector<uint64_t> counts(12);
+    plec_streamer_get_profile(counts.data(), plec_runner_streamer(first.runner), 0);
+    EXPECT_EQ(counts, (std::vector<uint64_t>{0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0}));
+    stream.speculation = PLEC_SPECULATE_ON;
+    StreamRunner second(model.path(), stream);
+    plec_streamer *streamer = plec_runner_streamer(second.runner);
+    plec_error err = {};
+    EXPECT_EQ(plec_streamer_set_profile(streamer, 0, counts.data(), 11, &err), PLEC_BAD_INPUT);
+    EXPECT_STREQ(err.name, "ProfileShape");
+    EXPECT_EQ(plec_streamer_set_profile(streamer, 0, counts.data(), 12, &err), PLEC_OK);
+    second.run(StreamStep::of(random, model.spec, 1, {1}));
+    second.run(StreamStep::of(random, model.spec, 0, {1}));
+    second.run(StreamStep::of(random, model.spec, 1, {1}));
+    second.run(StreamStep::of(random, model.spec, 0, {3}));
+    EXPECT_GT(second.settled().policies[PLEC_FROM_PROFILE].right, 0u);
+}
+
+/* Everything that happens, and what must hold of it. */
+struct Events {
+    std::vector<plec_stream_event> all;
+    static void take(void *user, const plec_stream_event *event) {
+        static_cast<Events *>(user)->all.push_back(*event);
+    }
+    uint64_t count(plec_stream_event_kind kind) const {
+        uint64_t n = 0;
+        for (const plec_stream_event &event : all)
+            n += event.kind == kind;
+        return n;
+    }
+    uint64_t bytes(plec_stream_event_kind kind) const {
+        uint64_t n = 0;
+        for (const plec_stream_event &event : all)
+            n += event.kind == kind ? event.n_bytes : 0;
+        return n;
+    }
+    /* Time between begins and ends of one kind with equal ids, each begun once and ended once. */
+    uint64_t spans(plec_stream_event_kind begin, plec_stream_event_kind end) const {
+        std::map<uint64_t, uint64_t> open;
+        uint64_t total = 0;
+        for (const plec_stream_event &event : all) {
+            bool begun = event.kind != begin || open.emplace(event.id, event.at_ns).second;
+            EXPECT_TRUE(begun);
+            if (event.kind != end) continue;
+            EXPECT_EQ(open.count(event.id), 1u);
+            total += event.at_ns - open[event.id];
+            open.erase(event.id);
+        }
+        EXPECT_TRUE(open.empty());
+        return total;
+    }
+};
+
+TEST(StreamingRunner, TheTraceAgreesWithTheCounters) {
+    Events events;
+    plec_stream_stats stats;
+    StreamModel model;
+    {
+        std::mt19937 random(7);
+        plec_stream_options stream = budget(frame_bytes(model, 3), 3, 3, 3);
+        stream.trace = {Events::take, &events};
+        StreamRunner runner(model.path(), stream);
+        for (const StreamStep &step : steps_of(random, model.spec, 6))
+            runner.run(step);
+        stats = runner.settled();
+    }
+    EXPECT_EQ(events.spans(PLEC_STREAM_WAIT_BEGIN, PLEC_STREAM_WAIT_END), stats.stall_ns);
+    EXPECT_EQ(events.count(PLEC_STREAM_WAIT_END), stats.waits);
+    EXPECT_EQ(stats.stall_ns, stats.stall_slot_ns + stats.stall_disk_ns + stats.stall_copy_ns +
+                                  stats.stall_other_ns);
+    EXPECT_GT(stats.stall_ns, 0u);
+    EXPECT_GT(events.spans(PLEC_STREAM_READ_BEGIN, PLEC_STREAM_READ_END), 0u);
+    EXPECT_GT(events.spans(PLEC_STREAM_COPY_BEGIN, PLEC_STREAM_COPY_END), 0u);
+    events.spans(PLEC_STREAM_LAYER_BEGIN, PLEC_STREAM_LAYER_END);
+    EXPECT_EQ(events.count(PLEC_STREAM_LAYER_END), stats.dispatches);
+    EXPECT_EQ(events.bytes(PLEC_STREAM_READ_END), stats.io.bytes);
+    EXPECT_EQ(events.bytes(PLEC_STREAM_COPY_END), stats.copied_bytes);
+    EXPECT_EQ(events.count(PLEC_STREAM_EVICT_SLOT), stats.device.evictions);
+    EXPECT_EQ(events.count(PLEC_STREAM_EVICT_FRAME), stats.host.evictions);
+    uint64_t n_experts = 0, before = 0;
+    for (const plec_stream_event &event : events.all) {
+        EXPECT_GE(event.at_ns, before);
+        before = event.at_ns;
+        if (event.kind == PLEC_STREAM_HAND_OUT)
+            n_experts += static_cast<uint64_t>(__builtin_popcountll(event.mask));
+    }
+    EXPECT_EQ(n_experts, stats.experts);
+}
+
+TEST(StreamingRunner, ASlowLinkAndASlowDiskAreWaitedFor) {
+    StreamModel model;
+    std::mt19937 random(7);
+    StreamStep step = StreamStep::of(random, model.spec, 0, {0, 1, 2, 3});
+    std::vector<float> wanted = resident(model, {step})[0];
+    plec_simulation simulation = {};
+    simulation.copy_bytes_per_s = 4 * model.expert_bytes() * 20; /* 50 ms */
+    for (bool disk : {false, true}) {
+        plec_stream_options stream = budget(frame_bytes(model, 4), 3, 3, 4);
+        if (disk)
+            stream.disk_bytes_per_s = simulation.copy_bytes_per_s;
+        else
+            stream.simulation = &simulation;
+        StreamRunner runner(model.path(), stream);
+        EXPECT_TRUE(same_bits(runner.run(step), wanted));
+        plec_stream_stats stats = runner.settled();
+        EXPECT_GE(stats.stall_ns, 45000000u);
+        EXPECT_GE(disk ? stats.stall_disk_ns : stats.stall_copy_ns, 40000000u);
+        EXPECT_GE(disk ? stats.read_busy_ns : stats.copy_busy_ns, 45000000u);
+    }
+}
+
+TEST(StreamingRunner, AStepAllocatesNothing) {
+#if PLEC_TEST_COUNTS_ALLOCATIONS
+    StreamModel model;
+    std::mt19937 random(9);
+    std::vector<StreamStep> steps = steps_of(random, model.spec, 4);
+    for (plec_io_engine engine : {PLEC_IO_AUTO, PLEC_IO_PREAD}) {
+        plec_stream_options stream = budget(frame_bytes(model, 3), 3, 3, 3);
+        stream.speculation = PLEC_SPECULATE_ON;
+        stream.io_engine = engine;
+        StreamRunner runner(model.path(), stream);
+        std::vector<float> out(64 * 32);
+        for (const StreamStep &step : steps) {
+            plec_forward_args args = runner.args(step, &out);
+            counting = true;
+            plec_status status = plec_runner_forward(runner.runner, &args, nullptr);
+            counting = false;
+            EXPECT_EQ(status, PLEC_OK);
+        }
+        EXPECT_EQ(n_allocations, 0u);
+    }
+#else
+    GTEST_SKIP() << "the sanitizer has the allocator: allocations are not counted";
+#endif
+}
+
+TEST(StreamingRunner, OpenAndCloseLeaveNothingPinned) {
+    StreamModel model;
+    std::mt19937 random(9);
+    StreamStep step = StreamStep::random(random, model.spec, 0, 4, 12);
+    plec_stream_options stream = budget(frame_bytes(model, 3), 3, 3, 3);
+    auto locked = [] {
+        std::string text = read_text("/proc/self/status");
+        return text.substr(text.find("VmLck:"), 24);
+    };
+    std::string before = locked();
+    for (int i = 0; i < 20; i++) {
+        StreamRunner runner(model.path(), stream);
+        runner.run(step);
+    }
+    EXPECT_EQ(locked(), before);
+}
+
+/* --- other sources --------------------------------------------------------------------------- */
+
+class StreamedFiles : public testing::TestWithParam<std::string> {};
+
+TEST_P(StreamedFiles, GiveTheResidentBits) {
+    std::string folder = data_path(GetParam());
+    std::string path = folder;
+    for (const char *name : {"/model.gguf", "/model-00001-of-00003.gguf", "/model.tezw"})
+        if (std::filesystem::exists(folder + name)) path = folder + name;
+    Json document = load_json(folder + "/case.json");
+    StreamStep step;
+    step.layer =
+        static_cast<uint32_t>(json_integer_value(json_object_get(document.get(), "layer")));
+    Npy x = read_npy(folder + "/x.npy"), ids = read_npy(folder + "/ids.npy");
+    step.x = x.f32();
+    step.ids = ids.i32();
+    step.weights = read_npy(folder + "/weights.npy").f32();
+    step.n_tokens = static_cast<uint32_t>(x.shape[0]);
+    step.n_slots = static_cast<uint32_t>(ids.shape[1]);
+    StreamRunner whole(path, {});
+    ASSERT_EQ(whole.status, PLEC_OK) << whole.err.message;
+    std::vector<float> wanted = whole.run(step);
+    plec_stream_options stream = {};
+    stream.poison = true;
+    stream.extent_width = 2;
+    stream.device_budget = UINT64_C(1) << 30;
+    StreamRunner all(path, stream);
+    ASSERT_EQ(all.status, PLEC_OK) << all.err.message;
+    EXPECT_TRUE(same_bits(all.run(step), wanted));
+    plec_stream_stats stats;
+    if (!plec_runner_stream_stats(&stats, all.runner)) return; /* dense */
+    stream.device_budget = stats.frame_bytes;
+    StreamRunner one(path, stream);
+    ASSERT_EQ(one.status, PLEC_OK) << one.err.message;
+    for (int i = 0; i < 2; i++)
+        EXPECT_TRUE(same_bits(one.run(step), wanted));
+}
+
+std::vector<std::string> cases() {
+    std::vector<std::string> names;
+    for (const std::string group : {"run", "gguf", "tezw"})
+        if (std::filesystem::exists(data_path(group)))
+            for (const std::string &name : list_folder(data_path(group), ""))
+                if (std::filesystem::exists(data_path(group + "/" + name + "/case.json")) &&
+                    std::filesystem::exists(data_path(group + "/" + name + "/ids.npy")))
+                    names.push_back(group + "/" + name);
+    return names;
+}
+
+std::string case_name(const testing::TestParamInfo<std::string> &info) {
+    std::string name = info.param;
+    for (char &c : name)
+        if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, StreamedFiles, testing::ValuesIn(cases()), case_name);
+
+} // namespace
