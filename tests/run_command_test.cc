@@ -18,7 +18,7 @@ namespace {
 const char *const KEYS[] = {"path",    "kind",        "profile",    "layer",  "device",
                             "tokens",  "hidden_size", "experts",    "slots",  "shared_experts",
                             "routing", "programme",   "activation", "output", "output_norm",
-                            "nmse",    "tolerance",   "within"};
+                            "nmse",    "tolerance",   "within",     "stream"};
 
 std::string case_path(const std::string &file = "") {
     return data_path("run/run01_sigmoid_two_segments") + (file.empty() ? "" : "/" + file);
@@ -330,6 +330,55 @@ TEST(RunCommand, NoTokensGiveAnEmptyOutput) {
         run_case({"--output", dir.path("y.npy"), "--check"}, save_f32(dir, "x.npy", {}, 0, 64));
     ASSERT_EQ(result.exit_status, 0) << result.err;
     EXPECT_EQ(read_npy(dir.path("y.npy")).shape, (std::vector<size_t>{0, 64}));
+}
+
+/* --- streamed experts ------------------------------------------------------------------------- */
+
+TEST(RunCommand, StreamedExpertsGiveTheSameBytes) {
+    TempDir dir;
+    std::string whole = dir.path("whole.npy"), streamed = dir.path("streamed.npy");
+    ASSERT_EQ(run_case({"--output", whole}).exit_status, 0);
+    ToolResult result = run_case(
+        {"--output",    streamed,     "--device-budget", "64KiB", "--extent", "2",        "--io",
+         "pread",       "--io-cache", "buffered",        "--pin", "off",      "--policy", "lfu",
+         "--speculate", "on",         "--step",          "2",     "--check",  "--json"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_EQ(read_file(streamed), read_file(whole));
+    Json object(result.out);
+    json_t *stream = json_object_get(object.get(), "stream");
+    auto count = [&](const char *name) {
+        EXPECT_NE(json_object_get(stream, name), nullptr) << name;
+        return json_integer_value(json_object_get(stream, name));
+    };
+    EXPECT_GT(count("experts"), 0);
+    EXPECT_EQ(count("experts"), count("device_hits") + count("host_hits") + count("disk_misses"));
+    EXPECT_EQ(count("extent_width"), 2);
+    EXPECT_GT(count("read_bytes"), 0);
+    EXPECT_GT(count("copied_bytes"), 0);
+    EXPECT_EQ(count("pinned_bytes"), 0);
+    EXPECT_STREQ(json_string_value(json_object_get(stream, "io")), "pread");
+    EXPECT_STREQ(json_string_value(json_object_get(stream, "io_cache")), "buffered");
+    EXPECT_NE(result.err.find("streaming"), std::string::npos) << result.err;
+}
+
+TEST(RunCommand, StreamingIsShownToAPerson) {
+    ToolResult result = run_case({"--device-budget", "1MiB"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    for (const char *part :
+         {"streamed     extents of ", "handed out   ", "moved        ", "stall        "})
+        EXPECT_NE(result.out.find(part), std::string::npos) << part << ": " << result.out;
+}
+
+TEST(RunCommand, RefusesStreamingItCannotDo) {
+    expect_message(run_case({"--extent", "4"}), 2, {"go with --device-budget"});
+    expect_message(run_case({"--device-budget", "0"}), 2, {"at least one byte"});
+    expect_message(run_case({"--device-budget", "1MiB", "--extent", "65"}), 2, {"--extent", "65"});
+    expect_message(run_case({"--device-budget", "1MiB", "--io", "tape"}), 2, {"--io", "tape"});
+    expect_message(run_case({"--device-budget", "1MiB", "--pin", "no"}), 2, {"--pin", "'no'"});
+    expect_message(run_case({"--step", "0"}), 2, {"--step"});
+    expect_message(run_case({"--device-budget", "100"}), 3, {"BudgetTooSmall", "100"});
+    expect_message(run_case({"--device-budget", "1MiB", "--device", "reference"}), 3,
+                   {"NothingToStream"});
 }
 
 } // namespace

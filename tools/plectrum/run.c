@@ -9,6 +9,7 @@
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
 #include "tools/plectrum/progress.h"
+#include "tools/plectrum/stream_options.h"
 
 static const struct plec_cli_command command = {
     .name = "run",
@@ -17,7 +18,9 @@ static const struct plec_cli_command command = {
                 "    [--output y.npy] [--ids i.npy --weights w.npy] [--routing-out PREFIX]\n"
                 "    [--profile NAME] [--router-input r.npy] [--tokens t.npy]\n"
                 "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
-                "    [--check] [--tolerance X] [--json]",
+                "    [--check] [--tolerance X] [--step N] [--json]\n"
+                "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
+                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]",
     .description =
         "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
         "GGUF), binds layer N, routes the tokens and runs their experts. The input is the hidden "
@@ -33,9 +36,16 @@ static const struct plec_cli_command command = {
         "block's input), and some layers of deepseek4 choose by token id (--tokens).\n\n"
         "A token with a NaN in its hidden state or its scores is named, its row of the output is "
         "NaN, the other rows are right, and the exit status is 3.\n\n"
+        "With --device-budget the routed experts do not stay where the file is mapped, but are "
+        "read "
+        "into host memory and copied to the device in extents, as steps need them; the output is "
+        "the "
+        "same, bit for bit.\n\n"
         "The JSON object has path, kind, profile, layer, device, tokens, hidden_size, experts, "
         "slots, shared_experts, routing (router, caller or dense), programme, activation, output, "
-        "output_norm, and of --check nmse, tolerance and within, null without it.",
+        "output_norm, and of --check nmse, tolerance and within, null without it; and stream, "
+        "null without --device-budget: experts handed out, by where they were, bytes moved, "
+        "stalls.",
     .exit_status = "0  done\n"
                    "1  --check found the output further from the reference than the tolerance\n"
                    "3  the container or an array cannot be read or is refused; no such layer, "
@@ -63,7 +73,10 @@ struct options {
     enum plec_run_device device;
     uint32_t n_threads;
     double tolerance;
-    bool layer_given, random_given, seed_given, check, json;
+    uint32_t step;
+    struct plec_stream_words words;
+    struct plec_stream_options stream;
+    bool layer_given, random_given, seed_given, step_given, check, json;
 };
 
 /* One run: what was read, what came out. */
@@ -107,12 +120,15 @@ static int check_options(struct options *o) {
     if ((o->ids == NULL) != (o->weights == NULL))
         return plec_cli_usage(&command, "--ids and --weights go together");
     if (o->tolerance < 0) return plec_cli_usage(&command, "--tolerance wants a number from 0 up");
-    return read_device(o);
+    if (o->step_given && o->step == 0)
+        return plec_cli_usage(&command, "--step wants at least one token");
+    int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
+    return leave != PLEC_CLI_GO_ON ? leave : read_device(o);
 }
 
 static int read_options(struct options *o, int argc, char **argv) {
     *o = (struct options){.device_name = "auto", .tolerance = default_tolerance};
-    const struct plec_cli_option options[] = {
+    const struct plec_cli_option own[] = {
         {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
          "The layer to run; may be left out where the container has one."},
         {"input", PLEC_CLI_TEXT, &o->input, NULL, "FILE", "Hidden states [tokens, hidden size]."},
@@ -140,8 +156,12 @@ static int read_options(struct options *o, int argc, char **argv) {
         {"check", PLEC_CLI_FLAG, &o->check, NULL, NULL,
          "Run the reference too and print the normalised mean squared error."},
         {"tolerance", PLEC_CLI_REAL, &o->tolerance, NULL, "X", "The error --check allows; 1e-9."},
+        {"step", PLEC_CLI_U32, &o->step, &o->step_given, "N", "Tokens of one step; 512."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
+    struct plec_cli_option options[sizeof own / sizeof own[0] + PLEC_STREAM_CLI_OPTIONS];
+    memcpy(options, own, sizeof own);
+    plec_stream_cli_options(options + sizeof own / sizeof own[0], &o->words);
     struct plec_cli cli = {
         .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
     int leave = plec_cli_parse(&cli, argc, argv);
@@ -197,17 +217,24 @@ static enum plec_status load_arrays(struct run *run, struct plec_error *err) {
 
 static uint32_t step_tokens(const struct run *run, enum plec_run_device device) {
     uint32_t most = device == PLEC_RUN_REFERENCE ? REFERENCE_STEP_TOKENS : STEP_TOKENS;
+    if (run->o.step_given && run->o.step < most) most = run->o.step;
     return run->x.rows == 0 ? 1 : run->x.rows < most ? run->x.rows : most;
 }
 
 static enum plec_status open_runner(struct plec_runner **out, const struct run *run,
                                     enum plec_run_device device, struct plec_error *err) {
-    const struct plec_runner_options options = {.device = device,
-                                                .max_tokens = step_tokens(run, device),
-                                                .max_slots = run->ids.cols,
-                                                .n_threads = run->o.n_threads,
-                                                .layers = &run->o.layer,
-                                                .n_layers = 1};
+    /* The reference that checks reads experts where they are mapped, and has nothing to say. */
+    bool checks = device == PLEC_RUN_REFERENCE && run->o.device != PLEC_RUN_REFERENCE;
+    bool streams = run->o.stream.device_budget != 0 && !checks;
+    const struct plec_runner_options options = {
+        .device = device,
+        .max_tokens = step_tokens(run, device),
+        .max_slots = run->ids.cols,
+        .n_threads = run->o.n_threads,
+        .layers = &run->o.layer,
+        .n_layers = 1,
+        .stream = streams ? run->o.stream : (struct plec_stream_options){0},
+        .log = streams ? plec_cli_log() : (struct plec_log){0}};
     return plec_runner_open(out, run->container, &options, err);
 }
 
@@ -369,11 +396,16 @@ static json_t *real_or_null(bool given, double value) {
     return given && isfinite(value) ? json_real(value) : json_null();
 }
 
+static json_t *stream_or_null(const struct run *run) {
+    struct plec_stream_stats stats;
+    return plec_runner_stream_stats(&stats, run->runner) ? plec_stream_json(&stats) : json_null();
+}
+
 static int print_json(const struct run *run) {
     const struct plec_layer *layer = &run->bound->layer;
     return plec_cli_print_json(json_pack(
         "{s:o, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "path", text_or_null(run->o.path), "kind",
         plec_container_kind_name(plec_container_get_kind(run->container)), "profile",
         text_or_null(run->o.profile), "layer", (json_int_t)run->o.layer, "device",
@@ -385,7 +417,7 @@ static int print_json(const struct run *run) {
         "output_norm", real_or_null(true, plec_array_norm(&run->y)), "nmse",
         real_or_null(run->checked, run->nmse), "tolerance",
         real_or_null(run->checked, run->o.tolerance), "within",
-        run->checked ? json_boolean(within(run)) : json_null()));
+        run->checked ? json_boolean(within(run)) : json_null(), "stream", stream_or_null(run)));
 }
 
 static void print_text(const struct run *run) {
@@ -396,6 +428,8 @@ static void print_text(const struct run *run) {
            run->n_slots, routing_name(run), layer->shared.n_entries,
            plec_activation_name(layer->routed.maths.activation));
     printf("output norm  %.9g\n", plec_array_norm(&run->y));
+    struct plec_stream_stats stats;
+    if (plec_runner_stream_stats(&stats, run->runner)) plec_stream_print(&stats);
     if (!run->checked) return;
     printf("NMSE         %.3g against the reference%s: %s the tolerance of %g\n", run->nmse,
            run->o.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",

@@ -1,0 +1,29 @@
+/* stream_options.h: streaming of experts on a command line: its options, and what it did. */
+#ifndef PLEC_TOOLS_STREAM_OPTIONS_H
+#define PLEC_TOOLS_STREAM_OPTIONS_H
+
+#include <jansson.h>
+
+#include "host/runner.h"
+#include "tools/plectrum/cli.h"
+
+/* As given; zeroed: nothing was. */
+struct plec_stream_words {
+    uint64_t device_budget, pinned_budget;
+    uint32_t extent;
+    const char *io, *io_cache, *pin, *policy, *speculate;
+    bool device_given, pinned_given, extent_given;
+};
+
+enum { PLEC_STREAM_CLI_OPTIONS = 8 };
+/* Rows of a command's options, into out [PLEC_STREAM_CLI_OPTIONS]; words must outlive them. */
+void plec_stream_cli_options(struct plec_cli_option *out, struct plec_stream_words *words);
+/* What the words say. PLEC_CLI_GO_ON, or the exit status after a message. */
+int plec_stream_cli_read(struct plec_stream_options *out, const struct plec_cli_command *command,
+                         const struct plec_stream_words *words);
+
+/* Lines for a person on stdout, and an object: experts, hits and bytes by tier, stalls. */
+void plec_stream_print(const struct plec_stream_stats *stats);
+json_t *plec_stream_json(const struct plec_stream_stats *stats);
+
+#endif
