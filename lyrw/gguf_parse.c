@@ -32,7 +32,7 @@ static enum plec_status check_version(uint32_t version, struct plec_error *err) 
         return plec_fail_at(err, PLEC_MALFORMED, "OldVersion", 4,
                             "GGUF version 1 (2023) has 32-bit lengths and is read by nobody any "
                             "more: re-convert the model");
-    if ((version & 0xFFFFu) == 0)
+    if (version != 0 && (version & 0xFFFFu) == 0)
         return plec_fail_at(err, PLEC_MALFORMED, "BigEndian", 4,
                             "the version reads %u: this is a big-endian GGUF of version %u; only "
                             "little-endian files are supported",

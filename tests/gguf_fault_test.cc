@@ -332,7 +332,9 @@ TEST(GgufFault, G31VersionsAreNamedWithTheirNumber) {
     EXPECT_EQ(out.name, "UnknownVersion");
     EXPECT_TRUE(has(out.message, "version 4")) << out.message;
     EXPECT_EQ(outcome_of(GgufBytes(0, 0, 2)).run, PLEC_OK);
-    EXPECT_EQ(outcome_of(GgufBytes(0, 0, 0)).run, PLEC_MALFORMED);
+    out = outcome_of(GgufBytes(0, 0, 0));
+    EXPECT_EQ(out.name, "UnknownVersion"); /* 0 is not some big-endian version */
+    EXPECT_TRUE(has(out.message, "version 0")) << out.message;
 }
 
 TEST(GgufFault, G32ACutFileIsNeverSound) {
