@@ -128,14 +128,15 @@ TEST_F(SevenB, StackShowsWhatRepeats) {
     for (const char *line :
          {"1 token_embd.weight 3584 x 152064 q4_K 306561024\n",
           "28 blk.N.attn_norm.weight 3584 f32 401408\n",
-          "28 blk.N.ffn_down.weight 18944 x 3584 q6_K x14 q4_K x14 1314410496\n",
+          "28 blk.N.ffn_down.weight 18944 x 3584 q4_K x14 q6_K x14 1314410496\n",
           "28 blk.N.ffn_gate.weight 3584 x 18944 q4_K 1069350912\n",
-          "28 blk.N.attn_v.weight 3584 x 512 q6_K x14 q4_K x14 35524608\n",
+          "28 blk.N.attn_v.weight 3584 x 512 q4_K x14 q6_K x14 35524608\n",
           "1 output_norm.weight 3584 f32 14336\n", "15 names, 12 of them repeat\n",
           "in front of the stack 306561024 bytes\n",
           "the stack itself 3923476480 bytes, over 28 blocks\n", "behind it 447082496 bytes\n",
           "the three together 4677120000 bytes\n", "the smallest block 131135488 bytes\n",
-          "the largest block 149112832 bytes\n", "not the same number of bytes\n"})
+          "the largest block 149112832 bytes\n",
+          "the blocks do not have the same number of bytes\n"})
         EXPECT_TRUE(has(out, line)) << line << out;
 }
 
@@ -267,7 +268,9 @@ TEST(GgufTool, SketchNamesEveryByteAndGetsItsNumbersBack) {
          {"24 46 metadata: general.architecture (string)\n",
           "70 55 metadata: general.name (string)\n", "268 59 info record: blk.0.counts.weight\n",
           "327 57 padding up to the alignment of 64\n", "384 24 tensor data: blk.0.counts.weight",
-          "408 bytes written\n", "327 + 57 + 24 = 408\n", "6 of 6 numbers came back\n"})
+          "408 bytes written\n", "architecture counts, 1 block, 3 tokens named\n",
+          "blk.0.counts.weight, 3 x 2, f32: 6 weights, 24 bytes, at offset 0\n",
+          "327 + 57 + 24 = 408\n", "6 of 6 numbers came back\n"})
         EXPECT_TRUE(has(result.out, line)) << line << result.out;
     result = run_tool({"gguf", "sketch", path, "--noalign"});
     EXPECT_EQ(result.exit_status, 0);

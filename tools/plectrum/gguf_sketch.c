@@ -59,6 +59,26 @@ static void print_numbers(const char *what, const double *values) {
     printf("]\n");
 }
 
+/* What the keys and the one tensor say, out of the file and not out of what wrote it. */
+static void print_found(const struct plec_gguf *file) {
+    const struct plec_gguf_tensor *tensor = &file->tensors[0];
+    const struct plec_gguf_key *tokens = plec_gguf_find_arch_key(file, "tokens");
+    uint64_t n_blocks = 0;
+    char name[PLEC_VIEW_TEXT_MAX], type[PLEC_GGUF_TYPE_TEXT_MAX], shape[PLEC_SHAPE_TEXT_MAX];
+    if (plec_gguf_u64(&n_blocks, file, plec_gguf_find_arch_key(file, "block_count"), 0, NULL) !=
+        PLEC_OK)
+        n_blocks = 0;
+    printf("  version %u, %u tensor, %u metadata entries, alignment %llu\n", file->version,
+           file->n_tensors, file->n_keys, (unsigned long long)file->alignment);
+    printf("  architecture %s, %llu block, %llu tokens named\n",
+           plec_view_text(plec_gguf_architecture(file), name), (unsigned long long)n_blocks,
+           tokens != NULL ? (unsigned long long)tokens->count : 0);
+    printf("  %s, %s, %s: %llu weights, %llu bytes, at offset %llu\n",
+           plec_view_text(tensor->name, name), plec_shape_text(shape, tensor->ne, tensor->n_dims),
+           plec_gguf_type_text(tensor->type, type), (unsigned long long)tensor->n_elements,
+           (unsigned long long)tensor->n_bytes, (unsigned long long)tensor->offset);
+}
+
 static void print_sketch(const struct plec_gguf *file, const struct plec_gguf_span *spans,
                          size_t n_spans, bool noalign) {
     char text[PLEC_SPAN_TEXT_MAX];
@@ -69,8 +89,7 @@ static void print_sketch(const struct plec_gguf *file, const struct plec_gguf_sp
         printf("%10llu %10llu  %s\n", (unsigned long long)spans[i].at,
                (unsigned long long)spans[i].n_bytes, plec_span_text(text, &spans[i], file));
     printf("%llu bytes written\nwhat the reader found\n", (unsigned long long)file->size);
-    printf("  version %u, %u tensor, %u metadata entries, alignment %llu\n", file->version,
-           file->n_tensors, file->n_keys, (unsigned long long)file->alignment);
+    print_found(file);
     printf("  last info record ends at %llu, padding %llu, tensor data starts at %llu\n",
            (unsigned long long)file->infos_end,
            (unsigned long long)(file->data_at - file->infos_end),

@@ -21,13 +21,14 @@ struct row {
     uint64_t n_tensors, n_bytes;
 };
 
-/* How often each type stands in a row, as they were first seen. */
+/* How often each type stands in a row, by type number. */
+struct type_count {
+    uint32_t type;
+    uint64_t n;
+};
 struct types {
     uint32_t n;
-    struct {
-        uint32_t type;
-        uint64_t n;
-    } items[TYPES_MAX]; /* [n] */
+    struct type_count items[TYPES_MAX]; /* [n] */
 };
 
 /* Bytes of one block. */
@@ -94,10 +95,16 @@ static void count_type(struct types *types, uint32_t type) {
     types->items[i].n++;
 }
 
+static int by_type(const void *a, const void *b) {
+    const struct type_count *x = a, *y = b;
+    return x->type < y->type ? -1 : x->type > y->type;
+}
+
 static void count_types(struct types *out, const struct stack *stack, const struct row *row) {
     out->n = 0;
     for (uint32_t i = row->first; i != UINT32_MAX; i = stack->next[i])
         count_type(out, stack->sheet->tensors[i].type);
+    qsort(out->items, out->n, sizeof out->items[0], by_type);
 }
 
 static enum plec_status add_tensor(struct stack *stack, uint32_t i, struct plec_error *err) {
@@ -234,8 +241,8 @@ static void print_stack(const struct stack *stack) {
     print_bytes("the smallest block", stack->smallest, "");
     print_bytes("the largest block", stack->largest, "");
     if (stack->n_blocks > 1)
-        printf("all blocks have %s number of bytes\n",
-               stack->smallest == stack->largest ? "the same" : "not the same");
+        printf("the blocks %s the same number of bytes\n",
+               stack->smallest == stack->largest ? "have" : "do not have");
 }
 
 static json_t *row_json(const struct stack *stack, uint32_t i) {
