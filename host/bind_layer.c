@@ -1,6 +1,7 @@
 /* Binds the layers of a bank directory: banks through the selected profile, control tensors, the
  * router's rules and the experts' maths become one struct plec_layer.
  */
+#include <math.h>
 #include <string.h>
 
 #include "host/bind.h"
@@ -17,6 +18,15 @@ struct binder {
     const struct plec_moe_layer *manifest;
     const struct plec_programme *routed, *shared;
     struct plec_control control;
+};
+
+/* What fills a place of a layer. */
+struct dense_args {
+    struct plec_vindex *vindex;
+    uint32_t layer;
+    const char *storage;
+    const struct plec_moe_expert *expert;
+    const char *which; /* "dense", "dense branch" */
 };
 
 static enum plec_status open_bank(struct plec_bank *out, const struct plec_programme **programme,
@@ -97,7 +107,11 @@ static enum plec_status read_control(struct binder *b, struct plec_error *err) {
                                              .hidden = layer->hidden_size,
                                              .routed_width = layer->routed.output_dim,
                                              .expert_input = layer->routed.input_dim,
-                                             .latent = b->routed->latent};
+                                             .latent = b->routed->latent,
+                                             .shared = layer->shared.n_entries,
+                                             .branch = layer->dense.n_entries,
+                                             .top_k =
+                                                 plec_moe_experts_per_token(&b->manifest->router)};
     return plec_control_read(&b->control, &b->out->owned, &b->vindex->store, b->manifest->control,
                              &shape, err);
 }
@@ -142,6 +156,22 @@ static enum plec_status bind_norm(struct binder *b, struct plec_error *err) {
     return PLEC_OK;
 }
 
+/* The manifest says that token ids choose the experts; the table is in the control file. */
+static enum plec_status bind_table(struct binder *b, struct plec_error *err) {
+    const char *from = b->manifest->router.extra.ids_from;
+    bool by_token = from != NULL && strcmp(from, "tokens") == 0;
+    bool there = b->control.token_table != NULL;
+    if (by_token && !there) return fail_no_tensor(b, PLEC_ROLE_TOKEN_TABLE, "ids_from tokens", err);
+    if (there && !by_token)
+        return plec_fail(err, PLEC_MALFORMED, "TableNotNamed",
+                         "control %s holds a token_table, the manifest does not say ids_from "
+                         "tokens",
+                         b->control.key);
+    b->out->token_table = b->control.token_table;
+    b->out->n_token_ids = b->control.n_token_ids;
+    return PLEC_OK;
+}
+
 static enum plec_status bind_router(struct binder *b, struct plec_error *err) {
     struct plec_router *router = &b->out->layer.router;
     const struct plec_moe_router *manifest = &b->manifest->router;
@@ -156,16 +186,57 @@ static enum plec_status bind_router(struct binder *b, struct plec_error *err) {
     b->out->routing_required = !plec_matrix_present(&router->weight);
     if (!b->out->routing_required && manifest->gate_bias != NULL && router->selection_bias == NULL)
         return fail_no_tensor(b, PLEC_ROLE_SELECTION_BIAS, manifest->gate_bias, err);
-    return PLEC_OK;
+    return bind_table(b, err);
+}
+
+static void take_scales(struct plec_bank *bank, const float *const *scales) {
+    bank->gate_scale = scales[PLEC_GATE];
+    bank->up_scale = scales[PLEC_UP];
+    bank->down_scale = scales[PLEC_DOWN];
+}
+
+/* One expert under a storage of its own. */
+static enum plec_status open_dense(struct plec_bank *out, struct plec_bound_layer *bound,
+                                   const struct dense_args *args, struct plec_error *err) {
+    struct plec_bank_request request = {.n_entries = 1};
+    const struct plec_programme *programme = NULL;
+    struct plec_selection_args selection = {.index = &args->vindex->index,
+                                            .profile = &(struct plec_resolved_profile){0},
+                                            .store = &args->vindex->store,
+                                            .layer = args->layer,
+                                            .storage = args->storage,
+                                            .kind = PLEC_BANK_DENSE};
+    enum plec_status status = plec_selection_open(request.by_role, &bound->owned, &selection, err);
+    if (status == PLEC_OK) status = plec_bank_build(out, &programme, &bound->owned, &request, err);
+    if (status == PLEC_OK) status = check_width(out, args->which, bound->layer.hidden_size, err);
+    if (status != PLEC_OK) return status;
+    return plec_bind_maths(&out->maths, args->expert, programme, args->which, &args->vindex->log,
+                           err);
+}
+
+static enum plec_status bind_branch(struct binder *b, struct plec_error *err) {
+    const struct plec_moe_branch *branch = &b->manifest->branch;
+    if (!branch->present) return PLEC_OK;
+    const struct dense_args args = {b->vindex, b->manifest->layer, branch->storage, &branch->expert,
+                                    "dense branch"};
+    return open_dense(&b->out->layer.dense, b->out, &args, err);
+}
+
+static enum plec_status bind_out_scale(struct binder *b, struct plec_error *err) {
+    double scale = b->manifest->has_out_scale ? b->manifest->out_scale : 1.0;
+    b->out->layer.out_scale = scale;
+    if (isfinite(scale)) return PLEC_OK;
+    return plec_fail(err, PLEC_MALFORMED, "BadOutScale", "out_scale is %g", scale);
 }
 
 static enum plec_status bind_moe(struct binder *b, struct plec_error *err) {
     struct plec_layer *layer = &b->out->layer;
     layer->hidden_size = b->vindex->index.hidden_size;
-    layer->out_scale = 1.0;
     enum plec_status status = plec_selection_check_profile(&b->vindex->profile, err);
+    if (status == PLEC_OK) status = bind_out_scale(b, err);
     if (status == PLEC_OK) status = bind_routed(b, err);
     if (status == PLEC_OK) status = bind_shared(b, err);
+    if (status == PLEC_OK) status = bind_branch(b, err);
     if (status == PLEC_OK) status = read_control(b, err);
     if (status == PLEC_OK) status = bind_latent(b, err);
     if (status == PLEC_OK) status = bind_norm(b, err);
@@ -175,6 +246,8 @@ static enum plec_status bind_moe(struct binder *b, struct plec_error *err) {
     layer->routed.gate_scale = b->control.gate_scale;
     layer->routed.up_scale = b->control.up_scale;
     layer->routed.down_scale = b->control.down_scale;
+    take_scales(&layer->shared, b->control.shared_scales);
+    take_scales(&layer->dense, b->control.branch_scales);
     return PLEC_OK;
 }
 
@@ -193,26 +266,36 @@ static void route_to_the_only_one(struct plec_bound_layer *out) {
         .n_experts = 1, .top_k = 1, .scale = 1.0, .input_dim = out->layer.hidden_size};
 }
 
+/* Factors of the only expert's products. */
+static enum plec_status read_dense_control(struct plec_bound_layer *out, struct plec_vindex *vindex,
+                                           const struct plec_moe_dense *dense,
+                                           struct plec_error *err) {
+    struct plec_bank *bank = &out->layer.routed;
+    struct plec_control control;
+    if (dense->control == NULL) return PLEC_OK;
+    const struct plec_control_shape shape = {.layer = dense->layer,
+                                             .experts = 1,
+                                             .hidden = out->layer.hidden_size,
+                                             .routed_width = bank->output_dim,
+                                             .expert_input = bank->input_dim,
+                                             .top_k = 1};
+    enum plec_status status =
+        plec_control_read(&control, &out->owned, &vindex->store, dense->control, &shape, err);
+    if (status != PLEC_OK) return status;
+    bank->gate_scale = control.gate_scale;
+    bank->up_scale = control.up_scale;
+    bank->down_scale = control.down_scale;
+    return PLEC_OK;
+}
+
 static enum plec_status bind_dense(struct plec_bound_layer *out, struct plec_vindex *vindex,
                                    const struct plec_moe_dense *dense, struct plec_error *err) {
-    struct plec_bank_request request = {.n_entries = 1};
-    const struct plec_programme *programme = NULL;
-    struct plec_selection_args selection = {.index = &vindex->index,
-                                            .profile = &(struct plec_resolved_profile){0},
-                                            .store = &vindex->store,
-                                            .layer = dense->layer,
-                                            .storage = dense->storage,
-                                            .kind = PLEC_BANK_DENSE};
     struct plec_layer *layer = &out->layer;
+    const struct dense_args args = {vindex, dense->layer, dense->storage, &dense->expert, "dense"};
     layer->hidden_size = vindex->index.hidden_size;
     layer->out_scale = 1.0;
-    enum plec_status status = plec_selection_open(request.by_role, &out->owned, &selection, err);
-    if (status == PLEC_OK)
-        status = plec_bank_build(&layer->routed, &programme, &out->owned, &request, err);
-    if (status == PLEC_OK) status = check_width(&layer->routed, "dense", layer->hidden_size, err);
-    if (status == PLEC_OK)
-        status = plec_bind_maths(&layer->routed.maths, &dense->expert, programme, "dense",
-                                 &vindex->log, err);
+    enum plec_status status = open_dense(&layer->routed, out, &args, err);
+    if (status == PLEC_OK) status = read_dense_control(out, vindex, dense, err);
     if (status == PLEC_OK) route_to_the_only_one(out);
     return status;
 }

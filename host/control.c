@@ -6,7 +6,7 @@
 struct reader {
     struct plec_storage storage;
     struct plec_arena *arena;
-    struct plec_touched touched[32]; /* two streams for each role there is, at most */
+    struct plec_touched touched[48]; /* two streams for each role there is, at most */
     size_t n_touched;
 };
 
@@ -105,11 +105,69 @@ static enum plec_status read_vectors(struct plec_control *out, struct reader *r,
         {&out->gate_scale, PLEC_ROLE_GATE_SCALE, shape->experts},
         {&out->up_scale, PLEC_ROLE_UP_SCALE, shape->experts},
         {&out->down_scale, PLEC_ROLE_DOWN_SCALE, shape->experts},
+        {&out->router_input_scale, PLEC_ROLE_ROUTER_INPUT_SCALE, shape->hidden},
+        {&out->shared_scales[PLEC_GATE], PLEC_ROLE_SHARED_GATE_SCALE, shape->shared},
+        {&out->shared_scales[PLEC_UP], PLEC_ROLE_SHARED_UP_SCALE, shape->shared},
+        {&out->shared_scales[PLEC_DOWN], PLEC_ROLE_SHARED_DOWN_SCALE, shape->shared},
+        {&out->branch_scales[PLEC_GATE], PLEC_ROLE_BRANCH_GATE_SCALE, shape->branch},
+        {&out->branch_scales[PLEC_UP], PLEC_ROLE_BRANCH_UP_SCALE, shape->branch},
+        {&out->branch_scales[PLEC_DOWN], PLEC_ROLE_BRANCH_DOWN_SCALE, shape->branch},
     };
     enum plec_status status = PLEC_OK;
     for (size_t i = 0; status == PLEC_OK && i < sizeof wanted / sizeof wanted[0]; i++)
         status = read_vector(wanted[i].to, r, wanted[i].role, wanted[i].n, err);
     return status;
+}
+
+/* The table's schema, as an operand of int32 values; rows 0: the file has none. */
+static enum plec_status find_table(struct plec_bank_operand *out, const struct reader *r,
+                                   const struct plec_control_shape *shape, struct plec_error *err) {
+    int32_t schema;
+    char name[PLEC_NAME_MAX];
+    *out = (struct plec_bank_operand){.storage = &r->storage, .role = PLEC_ROLE_TOKEN_TABLE};
+    enum plec_status status = plec_storage_schema(&schema, &r->storage, PLEC_ROLE_TOKEN_TABLE, err);
+    if (status != PLEC_OK || schema == PLEC_NO_SCHEMA) return status;
+    const struct plec_lyrw_schema *s = &r->storage.schemas[schema];
+    if (s->format != PLEC_FORMAT_GGUF_I32 || s->packing != PLEC_PACKING_ROW_MAJOR)
+        return plec_fail(err, PLEC_MALFORMED, "BadTokenTable",
+                         "role token_table segment %s: wanted i32 (%#x) in row_major, found %s in "
+                         "packing %u",
+                         r->storage.parts[0].key, PLEC_FORMAT_GGUF_I32,
+                         plec_format_name(s->format, name), s->packing);
+    if (s->rows == 0 || s->rows > INT32_MAX || s->cols != shape->top_k)
+        return plec_fail(err, PLEC_MALFORMED, "ControlShape",
+                         "role token_table segment %s: is %u x %u, this layer needs token ids x %u",
+                         r->storage.parts[0].key, s->rows, s->cols, shape->top_k);
+    out->shape = (struct plec_operand){s->format, s->rows, s->cols};
+    out->values = (struct plec_stream_schema){schema, (uint64_t)s->rows * s->cols * 4};
+    return PLEC_OK;
+}
+
+static enum plec_status check_ids(const struct plec_control *control,
+                                  const struct plec_control_shape *shape, struct plec_error *err) {
+    for (uint32_t token = 0; token < control->n_token_ids; token++)
+        for (uint32_t j = 0; j < shape->top_k; j++) {
+            int32_t id = control->token_table[(size_t)token * shape->top_k + j];
+            if (id >= 0 && (uint32_t)id < shape->experts) continue;
+            return plec_fail(err, PLEC_MALFORMED, "BadTokenTable",
+                             "role token_table: token id %u slot %u: expert %d of %u", token, j, id,
+                             shape->experts);
+        }
+    return PLEC_OK;
+}
+
+static enum plec_status read_table(struct plec_control *out, struct reader *r,
+                                   const struct plec_control_shape *shape, struct plec_error *err) {
+    struct plec_bank_operand operand;
+    const uint8_t *bytes = NULL;
+    enum plec_status status = find_table(&operand, r, shape, err);
+    if (status != PLEC_OK || operand.shape.rows == 0) return status;
+    status = plec_operand_bytes(&bytes, &r->touched[r->n_touched++], &operand, &operand.values,
+                                &r->storage.runs[0], 0, err);
+    if (status != PLEC_OK) return status;
+    out->token_table = (const int32_t *)(const void *)bytes; /* regions start at 64 bytes */
+    out->n_token_ids = operand.shape.rows;
+    return check_ids(out, shape, err);
 }
 
 enum plec_status plec_control_read(struct plec_control *out, struct plec_arena *arena,
@@ -123,6 +181,7 @@ enum plec_status plec_control_read(struct plec_control *out, struct plec_arena *
     if (status == PLEC_OK) status = plec_storage_tile(&r.storage, arena, err);
     if (status == PLEC_OK) status = read_matrices(out, &r, shape, err);
     if (status == PLEC_OK) status = read_vectors(out, &r, shape, err);
+    if (status == PLEC_OK) status = read_table(out, &r, shape, err);
     if (status == PLEC_OK)
         status = plec_operand_check_overlaps(r.touched, r.n_touched, &r.storage, err);
     if (status != PLEC_OK) {

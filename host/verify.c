@@ -114,10 +114,13 @@ static void mark_layers_used(struct plec_container_verifier *v) {
         const struct plec_moe_layer *layer = &moe->layers[i];
         mark_used(v, layer->routed.storage);
         if (layer->shared.present) mark_used(v, layer->shared.storage);
+        if (layer->branch.present) mark_used(v, layer->branch.storage);
         if (layer->control != NULL) mark_used(v, layer->control);
     }
-    for (size_t i = 0; i < moe->n_dense; i++)
+    for (size_t i = 0; i < moe->n_dense; i++) {
         mark_used(v, moe->dense[i].storage);
+        if (moe->dense[i].control != NULL) mark_used(v, moe->dense[i].control);
+    }
 }
 
 /* A check that looked at nothing is no success. */

@@ -189,14 +189,18 @@ static void note_router(struct plec_container_verifier *v, const struct plec_moe
                           "layer=%u: k is 0; a run refuses it", layer->layer);
 }
 
+static bool control_sound(const struct plec_container_verifier *v, const char *key) {
+    const struct plec_index *index = &v->vindex.index;
+    const struct plec_index_segment *found =
+        key == NULL ? NULL : plec_index_find_segment(index, key);
+    return found == NULL || !v->unsound[found - index->segments];
+}
+
 /* Files that binding would read beyond the banks' own. */
 static bool extras_sound(struct plec_container_verifier *v, const struct plec_moe_layer *layer) {
     const struct plec_index *index = &v->vindex.index;
     const struct plec_resolved_profile *profile = &v->vindex.profile;
-    if (layer->control != NULL) {
-        const struct plec_index_segment *found = plec_index_find_segment(index, layer->control);
-        if (found != NULL && v->unsound[found - index->segments]) return false;
-    }
+    if (!control_sound(v, layer->control)) return false;
     /* A variant whose files did not come along is noted, and no defect. */
     for (size_t i = 0; i < profile->n_selections; i++) {
         size_t n_keys = 0;
@@ -229,10 +233,13 @@ enum plec_status plec_verify_moe_layer(struct plec_container_verifier *v,
     const struct claim shared = {layer->layer,          "shared",
                                  layer->shared.storage, layer->shared.programme,
                                  layer->shared.experts, PLEC_BANK_SHARED};
+    const struct claim branch = {layer->layer,   "dense branch", layer->branch.storage, NULL, 1,
+                                 PLEC_BANK_DENSE};
     bool sound = true;
     note_router(v, layer);
     enum plec_status status = check_bank(v, &routed, &sound, err);
     if (status == PLEC_OK && layer->shared.present) status = check_bank(v, &shared, &sound, err);
+    if (status == PLEC_OK && layer->branch.present) status = check_bank(v, &branch, &sound, err);
     if (status != PLEC_OK || !sound || v->report->refused || !extras_sound(v, layer)) return status;
     struct plec_bound_layer bound;
     memset(&bound, 0, sizeof bound);
@@ -247,7 +254,8 @@ enum plec_status plec_verify_dense_layer(struct plec_container_verifier *v,
     const struct claim claim = {dense->layer, "dense", dense->storage, NULL, 1, PLEC_BANK_DENSE};
     bool sound = true;
     enum plec_status status = check_bank(v, &claim, &sound, err);
-    if (status != PLEC_OK || !sound || v->report->refused) return status;
+    if (status != PLEC_OK || !sound || v->report->refused || !control_sound(v, dense->control))
+        return status;
     struct plec_bound_layer bound;
     memset(&bound, 0, sizeof bound);
     status = judge_binding(v, plec_vindex_bind_dense(&bound, &v->vindex, dense, err), err);

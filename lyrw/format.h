@@ -38,6 +38,7 @@ enum plec_format_tag {
     PLEC_FORMAT_GGUF_Q5_K = 0x470D,
     PLEC_FORMAT_GGUF_IQ4_NL = 0x4714,
     PLEC_FORMAT_GGUF_IQ4_XS = 0x4717,
+    PLEC_FORMAT_GGUF_I32 = 0x471A, /* tables of ids; no codec, no weights */
     PLEC_FORMAT_GGUF_F64 = 0x471C,
     PLEC_FORMAT_GGUF_TQ1_0 = 0x4722,
     PLEC_FORMAT_GGUF_TQ2_0 = 0x4723,

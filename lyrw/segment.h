@@ -84,7 +84,15 @@ enum plec_role {
     PLEC_ROLE_EXPERT_SCALE = 262,       /* [1, experts] */
     PLEC_ROLE_GATE_SCALE = 263,         /* [1, experts] */
     PLEC_ROLE_UP_SCALE = 264,           /* [1, experts] */
-    PLEC_ROLE_DOWN_SCALE = 265          /* [1, experts] */
+    PLEC_ROLE_DOWN_SCALE = 265,         /* [1, experts] */
+    PLEC_ROLE_ROUTER_INPUT_SCALE = 266, /* [1, hidden] */
+    PLEC_ROLE_TOKEN_TABLE = 267,        /* [token ids, experts a token], i32 */
+    PLEC_ROLE_SHARED_GATE_SCALE = 268,  /* [1, shared experts] */
+    PLEC_ROLE_SHARED_UP_SCALE = 269,
+    PLEC_ROLE_SHARED_DOWN_SCALE = 270,
+    PLEC_ROLE_BRANCH_GATE_SCALE = 271, /* [1, 1]: of the dense branch */
+    PLEC_ROLE_BRANCH_UP_SCALE = 272,
+    PLEC_ROLE_BRANCH_DOWN_SCALE = 273
 };
 
 enum plec_packing {

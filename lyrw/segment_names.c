@@ -15,8 +15,11 @@ const char *plec_role_name(uint16_t role, char *buffer) {
     static const char *const registered[] = {"gate", "up",     "gate_up_fused", "down",
                                              "bias", "scales", "latent_in",     "latent_out"};
     static const char *const vendor[] = {
-        "router_weight", "selection_bias", "router_bias", "input_norm", "routed_output_norm",
-        "shared_gate",   "expert_scale",   "gate_scale",  "up_scale",   "down_scale"};
+        "router_weight",      "selection_bias",   "router_bias",        "input_norm",
+        "routed_output_norm", "shared_gate",      "expert_scale",       "gate_scale",
+        "up_scale",           "down_scale",       "router_input_scale", "token_table",
+        "shared_gate_scale",  "shared_up_scale",  "shared_down_scale",  "branch_gate_scale",
+        "branch_up_scale",    "branch_down_scale"};
     uint32_t own = (uint32_t)role - PLEC_ROLE_ROUTER_WEIGHT; /* wraps for registered roles */
     if (own < COUNT(vendor)) return vendor[own];
     return known_or_number(registered, COUNT(registered), "role", role, buffer);

@@ -13,8 +13,10 @@ static const char *const reductions[] = {"gate_weighted_sum", NULL};
 static const char *const combines[] = {"residual_add", NULL};
 static const char *const gatings[] = {"softmax", "sigmoid", "softmax_selected", "sqrt_softplus",
                                       NULL};
-static const char *const select_ons[] = {"scores", "logits", NULL};
+static const char *const select_ons[] = {"scores", "logits", "sigmoid", NULL};
 static const char *const weight_ons[] = {"output", "input", NULL};
+static const char *const ids_froms[] = {"scores", "tokens", NULL};
+static const char *const inputs[] = {"ffn", "attention", "block", NULL};
 static const char *const activations[] = {
     "silu",          "gelu_tanh", "gelu_erf", "relu",      "clamped_glu",
     "clamped_gated", "situ_glu",  "relu_sqr", "silu_step", NULL};
@@ -43,6 +45,9 @@ static void read_router_extra(struct plec_moe_router_extra *out, const struct pl
     out->gating = choice(&router, "gating", gatings);
     out->select_on = choice(&router, "select_on", select_ons);
     out->weight_on = choice(&router, "weight_on", weight_ons);
+    out->ids_from = choice(&router, "ids_from", ids_froms);
+    out->input = choice(&router, "input", inputs);
+    out->has_input_eps = plec_field_real_or_none(&out->input_eps, &router, "input_eps");
     out->has_groups = plec_field_u32_or_none(&out->groups, &router, "groups");
     bool used = plec_field_u32_or_none(&out->groups_used, &router, "groups_used");
     if (used && !out->has_groups)
@@ -53,12 +58,29 @@ static void read_router_extra(struct plec_moe_router_extra *out, const struct pl
     out->has_scale = plec_field_real_or_none(&out->scale, &router, "scale");
 }
 
+/* A storage key; a blank one is a defect, told with all others. */
+static const char *read_storage(const struct plec_fields *from) {
+    const char *text = json_string_value(json_object_get(from->object, "storage"));
+    if (text != NULL && plec_field_is_blank(text)) return plec_field_string(from, "storage");
+    return plec_field_key(from, "storage");
+}
+
+static void read_branch(struct plec_moe_branch *out, const struct plec_fields *plectrum) {
+    struct plec_fields branch = plec_fields_member_or_none(plectrum, "dense_branch");
+    if (branch.object == NULL) return;
+    out->present = true;
+    out->storage = read_storage(&branch);
+    read_expert(&out->expert, &branch, "expert");
+}
+
 static void read_layer_plectrum(struct plec_moe_layer *out, const struct plec_fields *layer) {
     struct plec_fields plectrum = plec_fields_member_or_none(layer, "plectrum");
     out->control = plec_field_key_or_none(&plectrum, "control");
     read_expert(&out->expert, &plectrum, "expert");
     read_expert(&out->shared_expert, &plectrum, "shared_expert");
+    read_branch(&out->branch, &plectrum);
     out->has_norm_eps = plec_field_real_or_none(&out->norm_eps, &plectrum, "norm_eps");
+    out->has_out_scale = plec_field_real_or_none(&out->out_scale, &plectrum, "out_scale");
     read_router_extra(&out->router.extra, &plectrum);
 }
 
@@ -83,13 +105,6 @@ static void read_router(struct plec_moe_router *out, const struct plec_fields *l
     if (grouped) out->groups = plec_field_u32(&selection, "groups");
     read_post(out, &router);
     out->shared_expert_sink = plec_field_bool(&router, "shared_expert_sink", false);
-}
-
-/* A storage key; a blank one is a defect, told with all others. */
-static const char *read_storage(const struct plec_fields *from) {
-    const char *text = json_string_value(json_object_get(from->object, "storage"));
-    if (text != NULL && plec_field_is_blank(text)) return plec_field_string(from, "storage");
-    return plec_field_key(from, "storage");
 }
 
 static void read_bank(struct plec_moe_bank *out, const struct plec_fields *bank) {
@@ -151,6 +166,7 @@ static void read_dense(struct plec_moe *out, const struct plec_fields *root) {
         struct plec_fields dense = plec_fields_item(&plectrum, "dense", array, i);
         out->dense[i].layer = plec_field_u32(&dense, "layer");
         out->dense[i].storage = read_storage(&dense);
+        out->dense[i].control = plec_field_key_or_none(&dense, "control");
         read_expert(&out->dense[i].expert, &dense, "expert");
     }
 }

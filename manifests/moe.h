@@ -28,9 +28,11 @@ struct plec_moe_expert {
 struct plec_moe_router_extra {
     bool given;
     const char *gating, *select_on, *weight_on; /* NULL: not given */
-    bool has_groups, has_normalise, has_norm_floor, has_scale, normalise;
+    const char *ids_from;                       /* "scores", "tokens" or NULL */
+    const char *input;                          /* "ffn", "attention", "block" or NULL */
+    bool has_groups, has_normalise, has_norm_floor, has_scale, has_input_eps, normalise;
     uint32_t groups, groups_used;
-    double norm_floor, scale;
+    double norm_floor, scale, input_eps;
 };
 
 struct plec_moe_router {
@@ -54,6 +56,13 @@ struct plec_moe_bank {
     uint32_t input, intermediate, output;
 };
 
+/* plectrum.dense_branch: one expert beside the routed ones, which every token reads. */
+struct plec_moe_branch {
+    bool present;
+    const char *storage;
+    struct plec_moe_expert expert;
+};
+
 struct plec_moe_layer {
     uint32_t layer;
     enum plec_input_space input_space;
@@ -63,14 +72,16 @@ struct plec_moe_layer {
     const char *routed_output_norm; /* or NULL */
     const char *control;            /* plectrum.control: a segment key, or NULL */
     struct plec_moe_expert expert, shared_expert;
-    bool has_norm_eps;
-    double norm_eps;
+    struct plec_moe_branch branch;
+    bool has_norm_eps, has_out_scale;
+    double norm_eps, out_scale; /* out_scale multiplies the sum of all branches */
 };
 
 /* plectrum.dense: a dense layer as a bank of one entry. */
 struct plec_moe_dense {
     uint32_t layer;
     const char *storage;
+    const char *control; /* a segment key, or NULL */
     struct plec_moe_expert expert;
 };
 
@@ -94,8 +105,8 @@ PLEC_MUST_USE enum plec_status plec_moe_read(struct plec_moe *out, json_t *docum
  * LatentBankWithoutTransforms, InputSpaceContradictsProgramme, RouterHasNoScores,
  * SelectionExceedsBank, SinkWithoutSharedBank, BankHasNoStorage, BankHasNoExperts,
  * BankHasZeroDimension, DuplicateBankStorage; of our additions, BadGroups (plectrum.router: groups
- * that do not divide the experts, more used than there are) and BankHasNoStorage and DuplicateLayer
- * with which=dense. */
+ * that do not divide the experts, more used than there are), BankHasNoStorage and DuplicateLayer
+ * with which=dense, BankHasNoStorage and DuplicateBankStorage with which=dense_branch. */
 void plec_moe_defects(struct plec_findings *findings, const struct plec_moe *moe);
 void plec_moe_close(struct plec_moe *moe);
 

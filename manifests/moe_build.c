@@ -39,6 +39,17 @@ static json_t *router_extra_value(struct plec_members *members,
     set_real(members, value, "norm_floor", extra->has_norm_floor, extra->norm_floor);
     set_real(members, value, "scale", extra->has_scale, extra->scale);
     set_string(members, value, "weight_on", extra->weight_on);
+    set_string(members, value, "ids_from", extra->ids_from);
+    set_string(members, value, "input", extra->input);
+    set_real(members, value, "input_eps", extra->has_input_eps, extra->input_eps);
+    return value;
+}
+
+static json_t *branch_value(struct plec_members *members, const struct plec_moe_branch *branch) {
+    json_t *value = json_object();
+    plec_member_set(members, value, "storage", json_string(branch->storage));
+    if (branch->expert.given)
+        plec_member_set(members, value, "expert", expert_value(members, &branch->expert));
     return value;
 }
 
@@ -52,6 +63,9 @@ static json_t *layer_plectrum_value(struct plec_members *members,
     if (layer->shared_expert.given)
         plec_member_set(members, value, "shared_expert",
                         expert_value(members, &layer->shared_expert));
+    if (layer->branch.present)
+        plec_member_set(members, value, "dense_branch", branch_value(members, &layer->branch));
+    set_real(members, value, "out_scale", layer->has_out_scale, layer->out_scale);
     if (layer->router.extra.given)
         plec_member_set(members, value, "router",
                         router_extra_value(members, &layer->router.extra));
@@ -166,7 +180,8 @@ enum plec_status plec_moe_build(json_t **out, struct plec_error *err) {
 enum plec_status plec_moe_build_layer(json_t *document, const struct plec_moe_layer *layer,
                                       struct plec_error *err) {
     json_t *layers = json_object_get(document, "layers");
-    const char *const storages[] = {layer->routed.storage, layer->shared.storage, layer->control};
+    const char *const storages[] = {layer->routed.storage, layer->shared.storage, layer->control,
+                                    layer->branch.storage};
     enum plec_status status = check_new(layers, layer->layer, err);
     for (size_t i = 0; i < sizeof storages / sizeof storages[0] && status == PLEC_OK; i++)
         status = check_storage(storages[i], layer->layer, err);
@@ -184,10 +199,12 @@ enum plec_status plec_moe_build_dense(json_t *document, const struct plec_moe_de
     json_t *array = json_object_get(plectrum, "dense");
     enum plec_status status = check_new(array, dense->layer, err);
     if (status == PLEC_OK) status = check_storage(dense->storage, dense->layer, err);
+    if (status == PLEC_OK) status = check_storage(dense->control, dense->layer, err);
     if (status != PLEC_OK) return status;
     json_t *item = json_object();
     plec_member_set(&members, item, "layer", json_integer(dense->layer));
     plec_member_set(&members, item, "storage", json_string(dense->storage));
+    set_string(&members, item, "control", dense->control);
     if (dense->expert.given)
         plec_member_set(&members, item, "expert", expert_value(&members, &dense->expert));
     return append(array, item, &members, err);

@@ -80,6 +80,19 @@ static void check_bank(const struct checker *checker, const struct plec_moe_bank
                which, bank->input, bank->intermediate, bank->output);
 }
 
+static void check_branch(const struct checker *checker) {
+    const struct plec_moe_layer *layer = checker->layer;
+    const char *storage = layer->branch.storage;
+    if (!layer->branch.present) return;
+    if (plec_field_is_blank(storage)) {
+        DEFECT(checker, "BankHasNoStorage", " which=%s", "dense_branch");
+        return;
+    }
+    if (strcmp(storage, layer->routed.storage) == 0 ||
+        (layer->shared.present && strcmp(storage, layer->shared.storage) == 0))
+        DEFECT(checker, "DuplicateBankStorage", " which=dense_branch storage=%.200s", storage);
+}
+
 static void check_layer(const struct checker *checker) {
     const struct plec_moe_bank *routed = &checker->layer->routed, *shared = &checker->layer->shared;
     check_programme(checker, routed);
@@ -93,6 +106,7 @@ static void check_layer(const struct checker *checker) {
     if (shared->present && !plec_field_is_blank(shared->storage) &&
         strcmp(shared->storage, routed->storage) == 0)
         DEFECT(checker, "DuplicateBankStorage", " storage=%.200s", shared->storage);
+    check_branch(checker);
 }
 
 static int compare_numbers(const void *a, const void *b) {
