@@ -44,6 +44,36 @@ enum plec_status plec_sha256(char out[PLEC_SHA256_TEXT], const void *bytes, size
     return status;
 }
 
+struct plec_sha256_stream {
+    EVP_MD_CTX *context;
+};
+
+enum plec_status plec_sha256_open(struct plec_sha256_stream **out, struct plec_error *err) {
+    *out = calloc(1, sizeof **out);
+    enum plec_status status = *out == NULL ? digest_failed(err) : begin(&(*out)->context, err);
+    if (status == PLEC_OK) return PLEC_OK;
+    plec_sha256_close(*out);
+    *out = NULL;
+    return status;
+}
+
+enum plec_status plec_sha256_update(struct plec_sha256_stream *stream, const void *bytes,
+                                    size_t n_bytes, struct plec_error *err) {
+    if (n_bytes == 0 || EVP_DigestUpdate(stream->context, bytes, n_bytes) == 1) return PLEC_OK;
+    return digest_failed(err);
+}
+
+enum plec_status plec_sha256_finish(char out[PLEC_SHA256_TEXT], struct plec_sha256_stream *stream,
+                                    struct plec_error *err) {
+    return finish(out, stream->context, err);
+}
+
+void plec_sha256_close(struct plec_sha256_stream *stream) {
+    if (stream == NULL) return;
+    EVP_MD_CTX_free(stream->context);
+    free(stream);
+}
+
 struct progress {
     void (*call)(void *user, uint64_t n_bytes);
     void *user;

@@ -17,6 +17,20 @@ PLEC_MUST_USE enum plec_status plec_sha256_file(char out[PLEC_SHA256_TEXT], cons
                                                 void (*progress)(void *user, uint64_t n_bytes),
                                                 void *user, struct plec_error *err);
 
+/* Of bytes that come one run after another. One thread at a time. PLEC_NO_MEMORY. */
+struct plec_sha256_stream;
+PLEC_MUST_USE enum plec_status plec_sha256_open(struct plec_sha256_stream **out,
+                                                struct plec_error *err);
+PLEC_MUST_USE enum plec_status plec_sha256_update(struct plec_sha256_stream *stream,
+                                                  const void *bytes, size_t n_bytes,
+                                                  struct plec_error *err);
+/* The hash of what came; the stream takes no more after it. */
+PLEC_MUST_USE enum plec_status plec_sha256_finish(char out[PLEC_SHA256_TEXT],
+                                                  struct plec_sha256_stream *stream,
+                                                  struct plec_error *err);
+/* NULL: nothing. */
+void plec_sha256_close(struct plec_sha256_stream *stream);
+
 /* Of bytes in memory. PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_sha256(char out[PLEC_SHA256_TEXT], const void *bytes,
                                            size_t n_bytes, struct plec_error *err);
