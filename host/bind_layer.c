@@ -172,6 +172,29 @@ static enum plec_status bind_table(struct binder *b, struct plec_error *err) {
     return PLEC_OK;
 }
 
+/* What the router reads, where that is not the layer's input. */
+static enum plec_status bind_router_input(struct binder *b, struct plec_error *err) {
+    const struct plec_moe_router_extra *extra = &b->manifest->router.extra;
+    struct plec_router *router = &b->out->layer.router;
+    bool attention = extra->input != NULL && strcmp(extra->input, "attention") == 0;
+    bool block = extra->input != NULL && strcmp(extra->input, "block") == 0;
+    const float *scale = b->control.router_input_scale;
+    if (attention && scale == NULL && plec_matrix_present(&router->weight))
+        return fail_no_tensor(b, PLEC_ROLE_ROUTER_INPUT_SCALE, "router input attention", err);
+    if (scale != NULL && !attention)
+        return plec_fail(err, PLEC_MALFORMED, "InputScaleNotNamed",
+                         "control %s holds a router_input_scale, the manifest does not say input "
+                         "attention",
+                         b->control.key);
+    b->out->router_input_required = attention || block;
+    if (!attention) return PLEC_OK;
+    router->input_norm = true;
+    router->input_eps = extra->has_input_eps ? extra->input_eps : default_norm_eps;
+    router->input_scale = scale;
+    if (router->input_eps >= 0 && isfinite(router->input_eps)) return PLEC_OK;
+    return plec_fail(err, PLEC_MALFORMED, "BadInputEps", "input_eps is %g", router->input_eps);
+}
+
 static enum plec_status bind_router(struct binder *b, struct plec_error *err) {
     struct plec_router *router = &b->out->layer.router;
     const struct plec_moe_router *manifest = &b->manifest->router;
@@ -186,7 +209,8 @@ static enum plec_status bind_router(struct binder *b, struct plec_error *err) {
     b->out->routing_required = !plec_matrix_present(&router->weight);
     if (!b->out->routing_required && manifest->gate_bias != NULL && router->selection_bias == NULL)
         return fail_no_tensor(b, PLEC_ROLE_SELECTION_BIAS, manifest->gate_bias, err);
-    return bind_table(b, err);
+    status = bind_router_input(b, err);
+    return status == PLEC_OK ? bind_table(b, err) : status;
 }
 
 static void take_scales(struct plec_bank *bank, const float *const *scales) {
