@@ -165,6 +165,12 @@ void plec_container_layer_info(struct plec_layer_info *out, const struct plec_co
     container->source.ops->layer_info(out, container->source.state, i);
 }
 
+void plec_container_get_about(struct plec_container_about *out,
+                              const struct plec_container *container) {
+    memset(out, 0, sizeof *out);
+    container->source.ops->about(out, container->source.state);
+}
+
 enum plec_status plec_container_bind(struct plec_bound_layer *out, struct plec_container *container,
                                      uint32_t layer, struct plec_error *err) {
     memset(out, 0, sizeof *out);

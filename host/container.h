@@ -54,6 +54,16 @@ struct plec_layer_info {
 void plec_container_layer_info(struct plec_layer_info *out, const struct plec_container *container,
                                size_t i);
 
+/* What a source says of its model. Texts are views, UTF-8, never NULL but for derived_from. */
+struct plec_container_about {
+    const char *model, *family;
+    const char *derived_from; /* what it was made from, or NULL */
+    uint32_t n_layers;        /* of the model; 0: not said */
+    bool derived;             /* not the model's own container */
+};
+void plec_container_get_about(struct plec_container_about *out,
+                              const struct plec_container *container);
+
 /* A layer ready to run: every operand resolved and checked. */
 struct plec_bound_layer {
     struct plec_layer layer;    /* views into the container and into `owned` */

@@ -1,4 +1,4 @@
-/* source.h: what a container is made of: one kind of source behind seven functions. A new kind adds
+/* source.h: what a container is made of: one kind of source behind eight functions. A new kind adds
  * a file source_<kind>.c with an open function declared here and a line in container.c.
  *
  * The container owns the state an open returned and closes it once. Layer numbers are the source's
@@ -27,6 +27,7 @@ struct plec_source_ops {
      * unmapped or mapped for good. May be called beside bind. */
     size_t (*n_files)(const void *state);
     void (*file)(struct plec_open_file *out, void *state, size_t i);
+    void (*about)(struct plec_container_about *out, const void *state);
 };
 
 struct plec_source {

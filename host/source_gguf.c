@@ -8,6 +8,7 @@
 struct gguf_source {
     struct plec_gguf_set set;
     struct plec_gguf_model model;
+    char name[PLEC_VIEW_TEXT_MAX]; /* general.name */
 };
 
 static void close_gguf(void *state) {
@@ -61,8 +62,27 @@ static void file_view(struct plec_open_file *out, void *state, size_t i) {
     *out = (struct plec_open_file){shard->path, shard->mapping.data, shard->mapping.size};
 }
 
+static void about(struct plec_container_about *out, const void *state) {
+    const struct gguf_source *source = state;
+    const char *family = source->model.architecture;
+    *out = (struct plec_container_about){.model = source->name,
+                                         .family = family[0] != '\0' ? family : "unknown",
+                                         .derived_from = source->name,
+                                         .derived = true};
+    (void)plec_gguf_model_count(&out->n_layers, &source->model, "block_count", 0);
+}
+
+/* The model's name, printable; "unknown" where the file gives none. */
+static void read_name(struct gguf_source *source) {
+    struct plec_view name = plec_view_of("unknown");
+    const struct plec_gguf_key *key = plec_gguf_find_key_named(source->model.main, "general.name");
+    if (plec_gguf_string(&name, source->model.main, key, 0, NULL) != PLEC_OK || name.size == 0)
+        name = plec_view_of("unknown");
+    plec_view_text(name, source->name);
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_GGUF, close_gguf, n_layers, layer_info, bind, n_files, file_view,
+    PLEC_CONTAINER_GGUF, close_gguf, n_layers, layer_info, bind, n_files, file_view, about,
 };
 
 enum plec_status plec_source_open_gguf(struct plec_source *out, const char *path,
@@ -81,6 +101,7 @@ enum plec_status plec_source_open_gguf(struct plec_source *out, const char *path
         close_gguf(source);
         return status;
     }
+    read_name(source);
     *out = (struct plec_source){&ops, source};
     return PLEC_OK;
 }

@@ -128,8 +128,14 @@ static void file_view(struct plec_open_file *out, void *state, size_t i) {
     plec_store_file_at(out, &source->store, i);
 }
 
+/* The file says nothing but which layer it is. */
+static void about(struct plec_container_about *out, const void *state) {
+    *out = (struct plec_container_about){.model = "unknown", .family = "unknown"};
+    (void)state;
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_LYRW, close_lyrw, n_layers, layer_info, bind, n_files, file_view,
+    PLEC_CONTAINER_LYRW, close_lyrw, n_layers, layer_info, bind, n_files, file_view, about,
 };
 
 static enum plec_status open_file(struct lyrw_source *source, struct plec_error *err) {

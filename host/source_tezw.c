@@ -77,8 +77,16 @@ static void file_view(struct plec_open_file *out, void *state, size_t i) {
     *out = (struct plec_open_file){source->path, source->mapping.data, source->mapping.size};
 }
 
+static void about(struct plec_container_about *out, const void *state) {
+    *out =
+        (struct plec_container_about){.model = "unknown",
+                                      .family = "tezw",
+                                      .n_layers = ((const struct tezw_source *)state)->file.n_layer,
+                                      .derived = true};
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_TEZW, close_tezw, n_layers, layer_info, bind, n_files, file_view,
+    PLEC_CONTAINER_TEZW, close_tezw, n_layers, layer_info, bind, n_files, file_view, about,
 };
 
 static enum plec_status open_file(struct tezw_source *source, struct plec_error *err) {

@@ -57,8 +57,14 @@ static void file_view(struct plec_open_file *out, void *state, size_t i) {
     plec_store_file_at(out, &vindex->store, i);
 }
 
+static void about(struct plec_container_about *out, const void *state) {
+    const struct plec_index *index = &((const struct plec_vindex *)state)->index;
+    *out = (struct plec_container_about){index->model, index->family, index->derived_from_model,
+                                         index->num_layers, index->derived};
+}
+
 static const struct plec_source_ops ops = {
-    PLEC_CONTAINER_VINDEX, close_vindex, n_layers, layer_info, bind, n_files, file_view,
+    PLEC_CONTAINER_VINDEX, close_vindex, n_layers, layer_info, bind, n_files, file_view, about,
 };
 
 enum plec_status plec_source_open_vindex(struct plec_source *out, const char *path,
