@@ -267,6 +267,7 @@ static enum plec_status bind_moe(struct binder *b, struct plec_error *err) {
     if (status == PLEC_OK) status = bind_router(b, err);
     if (status != PLEC_OK) return status;
     if (layer->shared.n_entries > 0) layer->shared_gate = b->control.shared_gate;
+    b->out->input_norm = b->control.input_norm;
     layer->routed.gate_scale = b->control.gate_scale;
     layer->routed.up_scale = b->control.up_scale;
     layer->routed.down_scale = b->control.down_scale;
@@ -306,6 +307,7 @@ static enum plec_status read_dense_control(struct plec_bound_layer *out, struct 
     enum plec_status status =
         plec_control_read(&control, &out->owned, &vindex->store, dense->control, &shape, err);
     if (status != PLEC_OK) return status;
+    out->input_norm = control.input_norm;
     bank->gate_scale = control.gate_scale;
     bank->up_scale = control.up_scale;
     bank->down_scale = control.down_scale;

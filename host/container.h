@@ -73,7 +73,9 @@ struct plec_bound_layer {
     const int32_t *token_table; /* [n_token_ids, router.top_k] experts by token id, or NULL: routed
                                    by scores */
     uint32_t n_token_ids;
-    struct plec_arena owned; /* tables and small vectors made by bind */
+    struct plec_matrix input_norm; /* gain of the norm in front of the layer: carried for whoever
+                                      builds a model around it, never applied; or without values */
+    struct plec_arena owned;       /* tables and small vectors made by bind */
 };
 
 /* Resolves one layer. Refuses whatever running it would touch and is not exactly as declared:

@@ -70,6 +70,19 @@ static enum plec_status read_vector(const float **out, struct reader *r, uint16_
     return PLEC_OK;
 }
 
+/* What is only carried is taken as it is, and refuses nothing. */
+static void read_carried(struct plec_matrix *out, struct reader *r, uint16_t role) {
+    int32_t schema;
+    if (plec_storage_schema(&schema, &r->storage, role, NULL) != PLEC_OK ||
+        schema == PLEC_NO_SCHEMA)
+        return;
+    const struct plec_lyrw_schema *s = &r->storage.schemas[schema];
+    size_t n_touched = r->n_touched;
+    if (read_matrix(out, r, role, s->rows, s->cols, NULL) == PLEC_OK) return;
+    memset(out, 0, sizeof *out);
+    r->n_touched = n_touched;
+}
+
 static enum plec_status read_matrices(struct plec_control *out, struct reader *r,
                                       const struct plec_control_shape *shape,
                                       struct plec_error *err) {
@@ -87,6 +100,7 @@ static enum plec_status read_matrices(struct plec_control *out, struct reader *r
     enum plec_status status = PLEC_OK;
     for (size_t i = 0; status == PLEC_OK && i < n; i++)
         status = read_matrix(wanted[i].to, r, wanted[i].role, wanted[i].rows, wanted[i].cols, err);
+    if (status == PLEC_OK) read_carried(&out->input_norm, r, PLEC_ROLE_INPUT_NORM);
     return status;
 }
 

@@ -19,6 +19,7 @@ struct plec_control {
     struct plec_matrix router_weight;                /* [experts, hidden] */
     struct plec_matrix latent_in, latent_out;        /* [latent, hidden], [hidden, latent] */
     struct plec_matrix shared_gate;                  /* [1, hidden] */
+    struct plec_matrix input_norm;                   /* of any shape */
     const float *selection_bias, *router_bias;       /* [experts] */
     const float *routed_output_norm;                 /* [latent] */
     const float *expert_scale;                       /* [experts] */

@@ -351,6 +351,14 @@ static enum plec_status count_experts(uint32_t *out, const struct binding *b) {
     return PLEC_OK;
 }
 
+/* Carried as it is; what cannot be read refuses nothing. */
+static void carry_norm(const struct binding *b) {
+    struct plec_matrix *norm = &b->out->input_norm;
+    const struct plec_gguf_tensor *tensor = b->layer.input_norm;
+    if (tensor == NULL || plec_gguf_matrix(norm, b->model, tensor, NULL) == PLEC_OK) return;
+    memset(norm, 0, sizeof *norm);
+}
+
 enum plec_status plec_gguf_bind(struct plec_bound_layer *out, struct plec_gguf_model *model,
                                 uint32_t i, struct plec_error *err) {
     struct binding b = {.out = out, .model = model, .err = err};
@@ -363,6 +371,7 @@ enum plec_status plec_gguf_bind(struct plec_bound_layer *out, struct plec_gguf_m
     out->layer.out_scale = 1.0;
     tell_architecture(&b);
     tell_kind(&b);
+    carry_norm(&b);
     status = check_names(&b);
     if (status == PLEC_OK) status = b.layer.block->dense ? bind_dense(&b) : bind_moe(&b);
     if (status != PLEC_OK) plec_error_context(err, "layer %u", b.layer.block->number);

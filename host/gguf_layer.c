@@ -90,6 +90,8 @@ static void place_other(struct plec_gguf_layer *layer, const struct plec_gguf_te
     } else if (plec_view_is(stem, "exp_probs_b")) {
         if (tail.size == 0 || plec_view_is(tail, "bias") || weight)
             put(&layer->selection_bias, layer, tensor);
+    } else if (plec_view_is(stem, "ffn_norm") && weight) {
+        put(&layer->input_norm, layer, tensor);
     } else if (plec_view_is(stem, "ffn_gate_inp_shexp") && weight) {
         put(&layer->shared_gate, layer, tensor);
     } else if (plec_view_is(stem, "ffn_latent_down") && weight) {

@@ -34,7 +34,8 @@ struct plec_gguf_layer {
         *mlp[PLEC_GGUF_N_FAMILIES][PLEC_GGUF_N_PARTS][PLEC_GGUF_N_KINDS]; /* NULL: absent */
     const struct plec_gguf_tensor *router, *router_bias, *router_scale, *selection_bias;
     const struct plec_gguf_tensor *shared_gate, *latent_down, *latent_up, *token_table;
-    uint32_t n_per_expert; /* ffn_up.7.weight and its like, of all experts */
+    const struct plec_gguf_tensor *input_norm; /* ffn_norm */
+    uint32_t n_per_expert;                     /* ffn_up.7.weight and its like, of all experts */
     /* What keeps the block from running; NULL: nothing. */
     const struct plec_gguf_tensor *chunk;  /* chunk experts */
     const struct plec_gguf_tensor *twice;  /* a second tensor for one place */

@@ -8,6 +8,7 @@ extern "C" {
 #endif
 
 int plec_command_gguf(int argc, char **argv);
+int plec_command_convert(int argc, char **argv);
 int plec_command_inspect(int argc, char **argv);
 int plec_command_kernels(int argc, char **argv);
 int plec_command_layout(int argc, char **argv);
