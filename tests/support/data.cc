@@ -67,11 +67,15 @@ std::string TempDir::path(const std::string &name) const {
     return name.empty() ? root_ : root_ + "/" + name;
 }
 
+std::string tool_path() {
+    return PLEC_TOOL;
+}
+
 ToolResult run_tool(const std::vector<std::string> &args) {
     TempDir dir;
     std::string out = dir.path("out"), err = dir.path("err");
     std::vector<char *> argv;
-    std::string program = PLEC_TOOL;
+    std::string program = tool_path();
     argv.push_back(program.data());
     std::vector<std::string> copies = args;
     for (std::string &arg : copies)

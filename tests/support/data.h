@@ -34,6 +34,8 @@ struct ToolResult {
     int exit_status;
     std::string out, err;
 };
+/* The program itself, for tests that start it on their own. */
+std::string tool_path();
 /* Runs the tool with arguments (no shell). */
 ToolResult run_tool(const std::vector<std::string> &args);
 
