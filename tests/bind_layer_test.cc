@@ -245,6 +245,124 @@ void make_latent(BankDirectory &dir) {
     dir.set("transforms", R"({"routed_input": "down_proj", "routed_output": "up_proj"})");
 }
 
+/* ids by token id: int32 in a control file. */
+std::vector<plec_lyrw_schema> table(uint32_t rows, uint32_t cols) {
+    return {matrix(PLEC_ROLE_TOKEN_TABLE, rows, cols, PLEC_FORMAT_GGUF_I32)};
+}
+
+/* Overwrites the table with ids that count up modulo n. */
+void fill_table(BankDirectory &dir, int32_t n) {
+    std::vector<uint8_t> &bytes = dir.files["control/layer_000"];
+    uint64_t offset = get_offset(bytes, 0, 0);
+    for (uint64_t at = offset; at + 4 <= bytes.size(); at += 4) {
+        int32_t id = static_cast<int32_t>((at - offset) / 4) % n;
+        memcpy(&bytes[at], &id, 4);
+    }
+}
+
+TEST(Control, ExpertsByTokenIdAreBoundWhenTheManifestSaysSo) {
+    BankDirectory dir;
+    dir.add_control(table(5, 2));
+    fill_table(dir, 4);
+    EXPECT_EQ(refusal(dir), "TableNotNamed");
+    dir.set("plectrum/router", R"({"ids_from": "tokens"})");
+    {
+        Bound layer(dir.write());
+        ASSERT_EQ(layer.name, "") << layer.message;
+        ASSERT_EQ(layer.bound.n_token_ids, 5u);
+        EXPECT_EQ(layer.bound.token_table[9], 9 % 4);
+    }
+    fill_table(dir, 5); /* four experts */
+    Bound spoilt(dir.write());
+    EXPECT_EQ(spoilt.name, "BadTokenTable");
+    EXPECT_TRUE(spoilt.says("token id 2 slot 0: expert 4 of 4")) << spoilt.message;
+}
+
+TEST(Control, ATokenTableOfAnotherShapeOrTypeIsRefused) {
+    BankDirectory dir;
+    dir.set("plectrum/router", R"({"ids_from": "tokens"})");
+    EXPECT_EQ(refusal(dir), "MissingRegion");
+    dir.add_control(table(5, 3));
+    EXPECT_EQ(refusal(dir), "ControlShape");
+    dir.add_control({matrix(PLEC_ROLE_TOKEN_TABLE, 5, 2)});
+    EXPECT_EQ(refusal(dir), "BadTokenTable");
+    dir.add_control(table(5, 2));
+    std::vector<uint8_t> &bytes = dir.files["control/layer_000"];
+    set_length(bytes, 0, 0, 36);
+    EXPECT_EQ(refusal(dir), "LengthNotShape");
+}
+
+TEST(Control, ARouterThatReadsAnotherVectorSaysWhich) {
+    BankDirectory dir;
+    const plec_lyrw_schema weight = matrix(PLEC_ROLE_ROUTER_WEIGHT, 4, 8);
+    dir.add_control({weight, matrix(PLEC_ROLE_ROUTER_INPUT_SCALE, 1, 8)});
+    EXPECT_EQ(refusal(dir), "InputScaleNotNamed");
+    dir.set("plectrum/router", R"({"input": "attention", "input_eps": 0.5})");
+    {
+        Bound layer(dir.write());
+        ASSERT_EQ(layer.name, "") << layer.message;
+        EXPECT_TRUE(layer.bound.router_input_required);
+        EXPECT_TRUE(layer.bound.layer.router.input_norm);
+        EXPECT_EQ(layer.bound.layer.router.input_eps, 0.5);
+        EXPECT_NE(layer.bound.layer.router.input_scale, nullptr);
+    }
+    dir.set("plectrum/router", R"({"input": "attention", "input_eps": -1})");
+    EXPECT_EQ(refusal(dir), "BadInputEps");
+    dir.set("plectrum/router", R"({"input": "block"})");
+    EXPECT_EQ(refusal(dir), "InputScaleNotNamed");
+    dir.add_control({weight});
+    {
+        Bound layer(dir.write());
+        ASSERT_EQ(layer.name, "") << layer.message;
+        EXPECT_TRUE(layer.bound.router_input_required);
+        EXPECT_FALSE(layer.bound.layer.router.input_norm);
+    }
+    dir.set("plectrum/router", R"({"input": "attention"})");
+    EXPECT_EQ(refusal(dir), "MissingRegion");
+    dir.set("plectrum/router", R"({"input": "ffn"})");
+    Bound plain(dir.write());
+    EXPECT_EQ(plain.name, "");
+    EXPECT_FALSE(plain.bound.router_input_required);
+}
+
+TEST(Control, AnInputNormIsCarriedAndNeverRefused) {
+    BankDirectory dir;
+    dir.add_control({matrix(PLEC_ROLE_INPUT_NORM, 1, 8)});
+    {
+        Bound layer(dir.write());
+        ASSERT_EQ(layer.name, "") << layer.message;
+        EXPECT_EQ(layer.bound.input_norm.cols, 8u);
+    }
+    dir.add_control({matrix(PLEC_ROLE_INPUT_NORM, 1, 8, 0x4242)});
+    Bound layer(dir.write());
+    EXPECT_EQ(layer.name, "") << layer.message;
+    EXPECT_FALSE(plec_matrix_present(&layer.bound.input_norm));
+}
+
+TEST(DenseBranch, IsBoundBesideTheExpertsWithItsFactors) {
+    BankDirectory dir;
+    dir.set("plectrum/dense_branch",
+            R"({"storage": "dense/layer_000", "expert": {"activation": "gelu_tanh"}})");
+    EXPECT_EQ(refusal(dir), "StorageUndeclared");
+    dir.add("dense/layer_000", gated_bank(PLEC_BANK_DENSE, 2));
+    EXPECT_EQ(refusal(dir), "ExpertsContradicted");
+    dir.add("dense/layer_000", gated_bank(PLEC_BANK_DENSE, 1));
+    dir.set("plectrum/out_scale", "0.5");
+    dir.add_control({matrix(PLEC_ROLE_BRANCH_UP_SCALE, 1, 1)});
+    {
+        Bound layer(dir.write());
+        ASSERT_EQ(layer.name, "") << layer.message;
+        const plec_bank &branch = layer.bound.layer.dense;
+        EXPECT_EQ(branch.n_entries, 1u);
+        EXPECT_EQ(branch.maths.activation, PLEC_GELU_TANH);
+        EXPECT_NE(branch.up_scale, nullptr);
+        EXPECT_EQ(branch.gate_scale, nullptr);
+        EXPECT_EQ(layer.bound.layer.out_scale, 0.5);
+    }
+    dir.add_control({matrix(PLEC_ROLE_SHARED_UP_SCALE, 1, 1)});
+    EXPECT_EQ(refusal(dir), "ControlShape") << "factors of shared experts there are none of";
+}
+
 TEST(Latent, NeedsBothProjectionsOfItsWidth) {
     auto with = [](const std::vector<plec_lyrw_schema> &schemas) {
         BankDirectory dir;

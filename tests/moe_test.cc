@@ -229,8 +229,9 @@ TEST(Moe, WrongTypesAreRefusedByPath) {
 
 TEST(Moe, WrongTypesInsidePlectrumRouterAndDenseAreRefusedByPath) {
     const std::vector<std::pair<std::string, std::string>> router = {
-        {"gating", "1"},     {"select_on", "[]"}, {"weight_on", "0"}, {"groups", "-1"},
-        {"groups", "\"2\""}, {"normalise", "1"},  {"scale", "\"1\""}, {"norm_floor", "true"},
+        {"gating", "1"},     {"select_on", "[]"}, {"weight_on", "0"},     {"groups", "-1"},
+        {"groups", "\"2\""}, {"normalise", "1"},  {"scale", "\"1\""},     {"norm_floor", "true"},
+        {"ids_from", "1"},   {"input", "{}"},     {"input_eps", "\"0\""},
     };
     for (const auto &[name, value] : router)
         expect_change_refused("layers/0/plectrum/router", "{\"" + name + "\": " + value + "}",
@@ -247,9 +248,20 @@ TEST(Moe, WrongTypesInsidePlectrumRouterAndDenseAreRefusedByPath) {
         {R"({"dense": [{"layer": "0", "storage": "a"}]})", "WrongType", "layer"},
         {R"({"dense": [{"layer": 0, "storage": "a", "expert": {"activation": "tanh"}}]})",
          "UnknownVariant", "`plectrum.dense[0].expert`"},
+        {R"({"dense": [{"layer": 0, "storage": "a", "control": "/c"}]})", "UnsafeKey",
+         "`plectrum.dense[0].control`"},
     };
     for (const auto &[value, name, fact] : dense)
         expect_change_refused("plectrum", value, name, {fact});
+    const std::vector<std::array<std::string, 3>> branch = {
+        {"[]", "WrongType", "`layers[0].plectrum.dense_branch`"},
+        {"{}", "MissingField", "storage"},
+        {R"({"storage": "a/../b"})", "UnsafeKey", "storage"},
+        {R"({"storage": "a", "expert": {"limit": "7"}})", "WrongType", "limit"},
+    };
+    for (const auto &[value, name, fact] : branch)
+        expect_change_refused("layers/0/plectrum/dense_branch", value, name, {fact});
+    expect_change_refused("layers/0/plectrum/out_scale", "\"1\"", "WrongType", {"out_scale"});
 }
 
 TEST(Moe, UnknownWordsAreRefusedWithWhatWasExpected) {
@@ -268,7 +280,7 @@ TEST(Moe, UnknownWordsAreRefusedWithWhatWasExpected) {
         expect_change_refused(
             path, "\"nope\"", "UnknownVariant",
             {"unknown variant `nope` for `" + last_part(path) + "`, expected one of " + expected});
-    for (const char *name : {"gating", "select_on", "weight_on"})
+    for (const char *name : {"gating", "select_on", "weight_on", "ids_from", "input"})
         expect_change_refused("layers/0/plectrum/router",
                               std::string("{\"") + name + "\": \"nope\"}", "UnknownVariant",
                               {"`nope` for `" + std::string(name) + "`"});
@@ -450,6 +462,12 @@ TEST(Defects, OfOurAdditionsAreToldToo) {
     };
     for (const auto &[router, wanted] : routers)
         expect_defects({{"layers/0/plectrum/router", router}}, wanted);
+    expect_defects({{"layers/0/plectrum/dense_branch", R"({"storage": "  "})"}},
+                   "BankHasNoStorage: layer=1 which=dense_branch");
+    for (const char *storage : {"routed/layer_001", "shared/layer_001"})
+        expect_defects(
+            {{"layers/0/plectrum/dense_branch", std::string("{\"storage\": \"") + storage + "\"}"}},
+            std::string("DuplicateBankStorage: layer=1 which=dense_branch storage=") + storage);
     expect_defects({{"plectrum", R"({"dense": [{"layer": 4, "storage": "a"},
                                                {"layer": 3, "storage": " "},
                                                {"layer": 4, "storage": "b"}]})"}},
@@ -495,7 +513,11 @@ TEST(MoeBuild, OurAdditionsReadBackAsBuilt) {
     set_member(document.get(), "layers/0/plectrum/router",
                R"({"gating": "softmax_selected", "select_on": "scores", "groups": 4,
                    "groups_used": 2, "normalise": false, "norm_floor": 0.1, "scale": 2.5,
-                   "weight_on": "output"})");
+                   "weight_on": "output", "ids_from": "tokens", "input": "attention",
+                   "input_eps": 1e-5})");
+    set_member(document.get(), "layers/0/plectrum/dense_branch",
+               R"({"storage": "dense/layer_001", "expert": {"activation": "gelu_tanh"}})");
+    set_member(document.get(), "layers/0/plectrum/out_scale", "0.7071067811865476");
     Moe moe(document.get());
     Json built;
     plec_error err = {};
@@ -504,6 +526,7 @@ TEST(MoeBuild, OurAdditionsReadBackAsBuilt) {
     plec_moe_dense dense = {};
     dense.layer = 0;
     dense.storage = "dense/layer_000";
+    dense.control = "control/layer_000";
     dense.expert.given = dense.expert.has_limit = true;
     dense.expert.activation = "clamped_gated";
     dense.expert.limit = 10;
@@ -516,6 +539,13 @@ TEST(MoeBuild, OurAdditionsReadBackAsBuilt) {
     Moe again(built.get());
     ASSERT_EQ(again.n_dense, 1u);
     EXPECT_STREQ(again.dense[0].storage, "dense/layer_000");
+    EXPECT_STREQ(again.dense[0].control, "control/layer_000");
+    EXPECT_TRUE(again.layers[0].branch.present && again.layers[0].has_out_scale);
+    EXPECT_STREQ(again.layers[0].branch.storage, "dense/layer_001");
+    EXPECT_EQ(again.layers[0].out_scale, 0.7071067811865476);
+    EXPECT_STREQ(again.layers[0].router.extra.ids_from, "tokens");
+    EXPECT_STREQ(again.layers[0].router.extra.input, "attention");
+    EXPECT_EQ(again.layers[0].router.extra.input_eps, 1e-5);
     EXPECT_STREQ(again.dense[0].expert.activation, "clamped_gated");
     EXPECT_EQ(again.dense[0].expert.limit, 10.0);
     EXPECT_EQ(defects(built.get()), "");
@@ -538,6 +568,10 @@ TEST(MoeBuild, RefusesWhatCouldNotBeReadBackAndLeavesTheDocument) {
     refuse(layer, "UnsafeKey");
     layer = moe.layers[0];
     layer.control = "/x";
+    refuse(layer, "UnsafeKey");
+    layer = moe.layers[0];
+    layer.branch.present = true;
+    layer.branch.storage = "a//..";
     refuse(layer, "UnsafeKey");
     layer = moe.layers[0];
     layer.router.scores = "\xff";

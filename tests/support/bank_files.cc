@@ -34,7 +34,8 @@ static uint64_t region_bytes(const void *user, uint64_t slot) {
     const plec_lyrw_schema &schema = schemas[slot % schemas.size()];
     uint64_t n_bytes;
     if (plec_lyrw_schema_bytes(&n_bytes, &schema)) return n_bytes;
-    return uint64_t(schema.rows) * schema.cols;
+    uint64_t each = schema.format == PLEC_FORMAT_GGUF_I32 ? 4 : 1;
+    return uint64_t(schema.rows) * schema.cols * each;
 }
 
 /* f32 values between -1 and 1, scale bytes near 2^0, any codes. */

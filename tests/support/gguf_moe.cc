@@ -1,5 +1,6 @@
 #include "tests/support/gguf_moe.h"
 
+#include "tests/support/converted.h"
 #include "tests/support/data.h"
 
 #include <algorithm>
@@ -363,6 +364,11 @@ std::string expect_layer(Moe &moe, const GgufFile &file, plec_container_options 
     const LayerOutput cpu = run_layer_on_cpu(open, moe.layer, input);
     EXPECT_EQ(cpu.ids, wanted.ids);
     EXPECT_LT(nmse(cpu.y, y), 1e-9);
+    plec_convert_options convert = {};
+    convert.source = options;
+    convert.some_layers = true;
+    convert.first_layer = convert.last_layer = moe.layer;
+    expect_converts(folder.path("model.gguf"), moe.layer, convert);
     return open.news;
 }
 

@@ -66,7 +66,7 @@ struct Moe {
 };
 
 /* The layer of the file runs on the reference and on the CPU device, and gives what the formulas
- * say. Returns the news of binding. */
+ * say; converted, it is the same layer. Returns the news of binding. */
 std::string expect_layer(Moe &moe, const GgufFile &file, plec_container_options options = {});
 /* Opening or binding is refused with this name, and all of these texts are in the message. */
 void expect_refused(const Moe &moe, const GgufFile &file, const std::string &name,
