@@ -2,19 +2,23 @@
  *
  * A file is made in pieces of PIECE bytes. Workers take the next piece, read its source bytes into
  * a slot of a ring, and write it to its place; the calling thread hashes the pieces in file order,
- * frees their slots and tells the progress. At most n_slots pieces are in memory.
+ * frees their slots and tells the progress. At most n_slots pieces are in memory; source bytes of
+ * as many more are asked for ahead. Large files are written past the page cache where their file
+ * system allows it: what is written is not read again, and there is nothing left to sync at the
+ * end.
  *
  *   worker 0   read 0  write 0  read 3  write 3 ...
  *   worker 1   read 1  write 1  read 4 ...
  *   caller             hash 0   hash 1   hash 2 ...
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "host/convert_parts.h"
 
-enum { PIECE = 4 << 20, SLOTS_PER_THREAD = 2 };
+enum { PIECE = 4 << 20, SLOTS_PER_THREAD = 2, DIRECT_MIN = 1 << 20, DIRECT_ALIGNMENT = 4096 };
 
 /* -- a team ----------------------------------------------------------------------------------- */
 
@@ -47,6 +51,7 @@ struct pipe {
     uint64_t piece_bytes, n_pieces;
     struct slot *slots; /* [n_slots] piece i lies in slot i % n_slots */
     uint32_t n_slots;
+    int direct; /* the file once more, without the page cache; -1: not */
 
     pthread_mutex_t lock;
     pthread_cond_t freed, filled;
@@ -87,17 +92,48 @@ static struct slot *take(struct pipe *pipe, uint64_t *piece) {
     return slot;
 }
 
+static void expect_piece(const struct pipe *pipe, uint64_t piece) {
+    if (piece < pipe->n_pieces)
+        plec_convert_image_expect(pipe->convert, pipe->image, piece * pipe->piece_bytes,
+                                  piece_size(pipe, piece));
+}
+
+/* Writes whole blocks past the page cache; returns how many bytes went that way. What did not is
+ * written the usual way, which also tells what is wrong. */
+static uint64_t write_direct(const struct pipe *pipe, uint64_t at, const uint8_t *bytes,
+                             uint64_t n) {
+    uint64_t done = 0, whole = n - n % DIRECT_ALIGNMENT;
+    while (pipe->direct >= 0 && done < whole) {
+        ssize_t taken =
+            pwrite(pipe->direct, bytes + done, (size_t)(whole - done), (off_t)(at + done));
+        if (taken < 0 && errno == EINTR) continue;
+        if (taken <= 0) break;
+        done += (uint64_t)taken - (uint64_t)taken % DIRECT_ALIGNMENT;
+        if (taken % DIRECT_ALIGNMENT != 0) break;
+    }
+    return done;
+}
+
+static enum plec_status write_piece(const struct pipe *pipe, uint64_t at, const uint8_t *bytes,
+                                    uint64_t n, struct plec_error *err) {
+    uint64_t done = write_direct(pipe, at, bytes, n);
+    if (done == n) return PLEC_OK;
+    enum plec_status status =
+        plec_atomic_file_write(pipe->file, at + done, bytes + done, n - done, err);
+    /* Begins the way to the disk now, so that the sync at the end finds little left to do. */
+    if (status == PLEC_OK)
+        (void)sync_file_range(pipe->file->fd, (off64_t)(at + done), (off64_t)(n - done),
+                              SYNC_FILE_RANGE_WRITE);
+    return status;
+}
+
 static enum plec_status make_piece(const struct pipe *pipe, uint8_t *bytes, uint64_t piece,
                                    uint8_t *scratch, struct plec_error *err) {
     uint64_t at = piece * pipe->piece_bytes, n = piece_size(pipe, piece);
-    plec_convert_image_expect(pipe->convert, pipe->image, at, n);
+    expect_piece(pipe, piece + pipe->n_slots);
     enum plec_status status =
         plec_convert_image_read(bytes, pipe->convert, pipe->image, at, n, scratch, err);
-    if (status == PLEC_OK) status = plec_atomic_file_write(pipe->file, at, bytes, n, err);
-    /* Begins the way to the disk now, so that the sync at the end finds little left to do. */
-    if (status == PLEC_OK)
-        (void)sync_file_range(pipe->file->fd, (off64_t)at, (off64_t)n, SYNC_FILE_RANGE_WRITE);
-    return status;
+    return status == PLEC_OK ? write_piece(pipe, at, bytes, n, err) : status;
 }
 
 static void *work(void *user) {
@@ -177,10 +213,13 @@ static enum plec_status open_pipe(struct pipe *pipe, uint32_t n_threads, struct 
     pipe->n_slots = (uint32_t)(pipe->n_pieces < most ? pipe->n_pieces : most);
     pipe->slots = calloc(pipe->n_slots, sizeof *pipe->slots);
     bool good = pipe->slots != NULL;
+    size_t room = (size_t)(pipe->piece_bytes + DIRECT_ALIGNMENT - 1) & ~(DIRECT_ALIGNMENT - 1ul);
     for (uint32_t i = 0; good && i < pipe->n_slots; i++) {
-        pipe->slots[i].bytes = malloc((size_t)pipe->piece_bytes);
+        pipe->slots[i].bytes = aligned_alloc(DIRECT_ALIGNMENT, room);
         good = pipe->slots[i].bytes != NULL;
     }
+    if (n_bytes >= DIRECT_MIN)
+        pipe->direct = open(pipe->file->temporary, O_WRONLY | O_DIRECT | O_CLOEXEC);
     pthread_mutex_init(&pipe->lock, NULL);
     pthread_cond_init(&pipe->freed, NULL);
     pthread_cond_init(&pipe->filled, NULL);
@@ -193,6 +232,7 @@ static void close_pipe(struct pipe *pipe) {
     for (uint32_t i = 0; pipe->slots != NULL && i < pipe->n_slots; i++)
         free(pipe->slots[i].bytes);
     free(pipe->slots);
+    if (pipe->direct >= 0) close(pipe->direct);
     pthread_mutex_destroy(&pipe->lock);
     pthread_cond_destroy(&pipe->freed);
     pthread_cond_destroy(&pipe->filled);
@@ -202,6 +242,8 @@ static void close_pipe(struct pipe *pipe) {
 static enum plec_status run_pipe(struct pipe *pipe, struct plec_convert *convert,
                                  struct plec_sha256_stream *hash, struct plec_error *err) {
     struct plec_convert_team team;
+    for (uint32_t i = 0; i < pipe->n_slots; i++)
+        expect_piece(pipe, i);
     uint32_t n =
         convert->n_threads < pipe->n_pieces ? convert->n_threads : (uint32_t)pipe->n_pieces;
     plec_convert_team_start(&team, n, work, pipe);
@@ -221,7 +263,7 @@ static enum plec_status run_pipe(struct pipe *pipe, struct plec_convert *convert
 enum plec_status plec_convert_pipe(char sha256[PLEC_SHA256_TEXT], struct plec_convert *convert,
                                    const struct plec_convert_image *image,
                                    struct plec_atomic_file *file, struct plec_error *err) {
-    struct pipe pipe = {.convert = convert, .image = image, .file = file};
+    struct pipe pipe = {.convert = convert, .image = image, .file = file, .direct = -1};
     struct plec_sha256_stream *hash = NULL;
     enum plec_status status = open_pipe(&pipe, convert->n_threads, err);
     if (status == PLEC_OK) status = plec_sha256_open(&hash, err);
