@@ -1,0 +1,218 @@
+/* A streamer without a runner: when slots are given away, and dispatches that stop half way. */
+#include "tests/support/stream_model.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+using namespace plec_test;
+
+namespace {
+
+/* A device, two bound layers and a streamer of extents of one expert. */
+class Streamer : public testing::Test {
+  protected:
+    void open(uint32_t n_slots, uint32_t n_frames, plec_stream_options options = {}) {
+        plec_error err = {};
+        ASSERT_EQ(plec_container_open(&container_, model_.path().c_str(), nullptr, &err), PLEC_OK);
+        ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, nullptr, &err), PLEC_OK);
+        ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
+        plec_streamer_layer layers[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            ASSERT_EQ(plec_container_bind(&bound[i], container_, i, &err), PLEC_OK) << err.message;
+            layers[i] = {i, &bound[i].layer.routed};
+        }
+        uint64_t frame = (model_.expert_bytes() + 2 * 4095) / 4096 * 4096;
+        options.device_budget = n_slots * frame;
+        options.pinned_budget = n_frames * frame;
+        options.extent_width = 1;
+        options.speculation = PLEC_SPECULATE_OFF;
+        options.poison = true;
+        plec_streamer_args args = {};
+        args.device = device;
+        args.container = container_;
+        args.layers = layers;
+        args.n_layers = 2;
+        args.options = &options;
+        ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
+        ASSERT_EQ(stats().n_slots, n_slots);
+    }
+    void TearDown() override {
+        const char *broken = "";
+        EXPECT_TRUE(plec_streamer_sound(streamer, &broken)) << broken;
+        plec_stream_stats last = stats();
+        while (last.n_reading > 0 || last.n_copying > 0)
+            last = stats();
+        EXPECT_EQ(last.device.in_use, 0u);
+        EXPECT_EQ(last.host.in_use, 0u);
+        plec_streamer_close(streamer);
+        plec_stream_close(stream);
+        plec_device_close(device);
+        for (plec_bound_layer &layer : bound)
+            plec_bound_layer_close(&layer);
+        plec_container_close(container_);
+    }
+    void begin(uint32_t layer, const std::vector<int32_t> &ids) {
+        ids_ = ids;
+        plec_dispatch_args args = {};
+        args.layer = layer;
+        args.ids = ids_.data();
+        args.n_ids = ids_.size();
+        plec_streamer_begin(&bank, streamer, &args);
+    }
+    std::vector<uint32_t> next() {
+        plec_stream_part part;
+        plec_error err = {};
+        EXPECT_EQ(plec_streamer_next(&part, streamer, &err), PLEC_OK) << err.message;
+        return {part.experts, part.experts + part.n_experts};
+    }
+    void used() { EXPECT_EQ(plec_streamer_used(streamer, stream, nullptr), PLEC_OK); }
+    /* The bytes of an expert's matrices are those of the file. */
+    void expect_bytes(uint32_t layer, uint32_t expert) const {
+        const plec_entry &file = bound[layer].layer.routed.entries[expert];
+        for (int id : {PLEC_GATE, PLEC_UP, PLEC_DOWN}) {
+            ASSERT_NE(bank->entries[expert].values[id], file.values[id]);
+            EXPECT_EQ(memcmp(bank->entries[expert].values[id], file.values[id],
+                             model_.expert_bytes() / 3),
+                      0)
+                << "expert " << expert;
+        }
+    }
+    plec_stream_stats stats() const {
+        plec_stream_stats out;
+        plec_streamer_get_stats(&out, streamer);
+        return out;
+    }
+
+    plec_device *device = nullptr;
+    plec_stream *stream = nullptr;
+    plec_streamer *streamer = nullptr;
+    plec_bound_layer bound[2] = {};
+    const plec_bank *bank = nullptr;
+
+  private:
+    StreamModel model_;
+    plec_container *container_ = nullptr;
+    std::vector<int32_t> ids_;
+};
+
+TEST_F(Streamer, HandsOutEachExpertOnceWithItsBytes) {
+    open(24, 24);
+    for (int round = 0; round < 2; round++)
+        for (uint32_t layer : {0u, 1u}) {
+            begin(layer, {7, 3, 3, 11, 7});
+            std::vector<uint32_t> all;
+            for (std::vector<uint32_t> part = next(); !part.empty(); part = next()) {
+                for (uint32_t e : part)
+                    expect_bytes(layer, e);
+                all.insert(all.end(), part.begin(), part.end());
+                used();
+            }
+            plec_streamer_end(streamer);
+            std::sort(all.begin(), all.end());
+            EXPECT_EQ(all, (std::vector<uint32_t>{3, 7, 11}));
+        }
+    EXPECT_EQ(stats().device_hits, 6u);
+}
+
+/* Work that takes as long as it likes. */
+struct SlowWork {
+    std::atomic<bool> go{false};
+    static plec_status run(void *user, plec_error *) {
+        while (!static_cast<SlowWork *>(user)->go)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return PLEC_OK;
+    }
+};
+
+TEST_F(Streamer, ASlotIsNotGivenAwayWhileWorkReadsIt) {
+    open(1, 2);
+    SlowWork work;
+    begin(0, {4, 5});
+    std::vector<uint32_t> first = next();
+    ASSERT_EQ(first.size(), 1u);
+    EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &work, nullptr), PLEC_OK);
+    used();
+    std::atomic<bool> had_second{false};
+    std::thread other([&] {
+        std::vector<uint32_t> second = next();
+        had_second = true;
+        ASSERT_EQ(second.size(), 1u);
+        EXPECT_NE(second[0], first[0]);
+        expect_bytes(0, second[0]);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    EXPECT_FALSE(had_second);
+    expect_bytes(0, first[0]); /* its bytes are still there */
+    work.go = true;
+    other.join();
+    used();
+    EXPECT_TRUE(next().empty());
+    plec_streamer_end(streamer);
+    EXPECT_GE(stats().stall_slot_ns, 40000000u);
+}
+
+TEST_F(Streamer, EndWaitsForTheWorkOfEveryPart) {
+    open(2, 2);
+    SlowWork work;
+    begin(0, {4});
+    next();
+    EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &work, nullptr), PLEC_OK);
+    used();
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+        plec_streamer_end(streamer);
+        ended = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    EXPECT_FALSE(ended);
+    work.go = true;
+    other.join();
+}
+
+TEST_F(Streamer, ADispatchMayEndAtAnyPoint) {
+    open(3, 3);
+    for (int stop = 0; stop < 40; stop++) {
+        begin(stop % 2, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+        for (int i = 0; i < stop % 8; i++) {
+            std::vector<uint32_t> part = next();
+            for (uint32_t e : part)
+                expect_bytes(stop % 2, e);
+            if (stop < 20 || i + 1 < stop % 8) used();
+        }
+        plec_streamer_end(streamer);
+    }
+    EXPECT_EQ(stats().failed, 0u);
+}
+
+TEST_F(Streamer, WhatIsExpectedIsThereWhenAskedFor) {
+    open(24, 24);
+    begin(0, {0});
+    next();
+    used();
+    plec_streamer_end(streamer);
+    const int32_t ids[] = {2, 9, 2};
+    plec_expectation plan = {PLEC_FROM_PLAN, 1, ids, 3};
+    plec_streamer_expect(streamer, &plan);
+    while (stats().device.loaded < 3)
+        std::this_thread::yield();
+    begin(1, {2, 9});
+    EXPECT_EQ(next().size(), 2u);
+    used();
+    plec_streamer_end(streamer);
+    EXPECT_EQ(stats().device_hits, 2u);
+    EXPECT_EQ(stats().policies[PLEC_FROM_PLAN].right, 2u);
+    EXPECT_EQ(plec_streamer_layer_after(streamer, 0), 1u);
+    EXPECT_EQ(plec_streamer_layer_after(streamer, 1), UINT32_MAX);
+}
+
+TEST_F(Streamer, AnEmptyDispatchIsFine) {
+    open(2, 2);
+    begin(0, {});
+    EXPECT_TRUE(next().empty());
+    plec_streamer_end(streamer);
+    EXPECT_EQ(stats().dispatches, 1u);
+    EXPECT_EQ(stats().io.reads, 0u);
+}
+
+} // namespace
