@@ -27,6 +27,12 @@ static enum plec_status refuse_undefined(const struct plec_moe_router *router,
     return PLEC_OK;
 }
 
+/* Sigmoid routers leave the weight of a single expert as it is. */
+static bool standard_normalise(const struct plec_router *out,
+                               const struct plec_moe_router *router) {
+    return router->renormalise && (out->gating != PLEC_GATING_SIGMOID || out->top_k > 1);
+}
+
 /* The standard fields. */
 static void take_standard(struct plec_router *out, const struct plec_moe_router *router,
                           bool has_selection_bias) {
@@ -38,7 +44,7 @@ static void take_standard(struct plec_router *out, const struct plec_moe_router 
     out->scale = router->has_route_scale ? router->route_scale : 1.0;
     if (router->sigmoid) {
         out->gating = PLEC_GATING_SIGMOID;
-        out->normalise = router->renormalise && out->top_k > 1;
+        out->normalise = standard_normalise(out, router);
         out->norm_epsilon = sigmoid_epsilon;
         return;
     }
@@ -106,16 +112,15 @@ static enum plec_status take_extra(struct plec_router *out, const struct plec_mo
                                    struct plec_error *err) {
     const struct plec_moe_router_extra *extra = &router->extra;
     if (!extra->given) return PLEC_OK;
-    if (extra->gating != NULL || extra->has_normalise || extra->has_groups) {
-        /* The rule is spelt out: from here on the members mean themselves. */
-        if (!router->sigmoid) {
-            out->gating = PLEC_GATING_SOFTMAX;
-            out->normalise = router->renormalise;
-        }
+    bool spelt_out =
+        extra->gating != NULL || extra->has_normalise || extra->has_norm_floor || extra->has_groups;
+    if (spelt_out) { /* from here on the members mean themselves */
+        if (!router->sigmoid) out->gating = PLEC_GATING_SOFTMAX;
         out->select_on = PLEC_SELECT_ON_SCORES;
-        if (extra->has_normalise) out->normalise = extra->normalise;
     }
     enum plec_status status = take_words(out, extra, err);
+    if (spelt_out)
+        out->normalise = extra->has_normalise ? extra->normalise : standard_normalise(out, router);
     if (extra->has_groups) {
         out->n_groups = extra->groups;
         out->n_groups_used = extra->groups_used;

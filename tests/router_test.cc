@@ -309,6 +309,36 @@ TEST(BindRouter, GroupsAreChosenByScores) {
     EXPECT_TRUE(router.normalise);
 }
 
+TEST(BindRouter, ANormFloorIsNotLostBehindASoftmaxOfTheSelected) {
+    plec_router router;
+    plec_moe_router manifest = top_k(2);
+    manifest.renormalise = true;
+    manifest.extra.given = manifest.extra.has_norm_floor = true;
+    manifest.extra.norm_floor = 0.9;
+    ASSERT_EQ(bind_name(manifest, &router), "");
+    EXPECT_EQ(router.gating, PLEC_GATING_SOFTMAX);
+    EXPECT_EQ(router.select_on, PLEC_SELECT_ON_SCORES);
+    EXPECT_TRUE(router.normalise);
+    EXPECT_EQ(router.norm_floor, 0.9);
+}
+
+TEST(BindRouter, OnlySigmoidLeavesASingleWeightAsItIs) {
+    plec_router router;
+    plec_moe_router manifest = top_k(1);
+    manifest.renormalise = manifest.extra.given = true;
+    manifest.extra.gating = "sigmoid";
+    ASSERT_EQ(bind_name(manifest, &router), "");
+    EXPECT_FALSE(router.normalise) << "named or not, it is the same rule";
+    manifest.sigmoid = true;
+    manifest.extra.gating = "sqrt_softplus";
+    ASSERT_EQ(bind_name(manifest, &router), "");
+    EXPECT_TRUE(router.normalise);
+    manifest.extra.gating = "sigmoid";
+    manifest.extra.has_normalise = manifest.extra.normalise = true;
+    ASSERT_EQ(bind_name(manifest, &router), "");
+    EXPECT_TRUE(router.normalise) << "spelt out";
+}
+
 /* --- activations ------------------------------------------------------------------------------ */
 
 struct Said {
