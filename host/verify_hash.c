@@ -26,7 +26,7 @@ static enum plec_status hash_file(struct plec_container_verifier *v, const char 
     free(path);
     if (status == PLEC_MISSING) {
         plec_findings_add(&v->report->findings, PLEC_DEFECT, "HashedFileMissing",
-                          "%s: a hash is recorded, and it cannot be opened", file);
+                          "%s: a hash is recorded, and it is no file that can be opened", file);
         return PLEC_OK;
     }
     if (status != PLEC_OK) return status;

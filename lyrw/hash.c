@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Large enough that reading and hashing dominate, small enough for any machine. */
@@ -94,6 +95,15 @@ static enum plec_status hash_descriptor(EVP_MD_CTX *context, int fd, const char 
     }
 }
 
+/* A device or a pipe need never end. */
+static enum plec_status check_regular(int fd, const char *path, struct plec_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return plec_fail(err, PLEC_IO, "StatFailed", "%s: %s", path, strerror(errno));
+    if (S_ISREG(info.st_mode)) return PLEC_OK;
+    return plec_fail(err, PLEC_MISSING, "NotAFile", "%s: not a regular file", path);
+}
+
 enum plec_status plec_sha256_file(char out[PLEC_SHA256_TEXT], const char *path,
                                   void (*progress)(void *user, uint64_t n_bytes), void *user,
                                   struct plec_error *err) {
@@ -102,7 +112,8 @@ enum plec_status plec_sha256_file(char out[PLEC_SHA256_TEXT], const char *path,
     if (fd < 0) return plec_fail(err, PLEC_MISSING, "CannotOpen", "%s: %s", path, strerror(errno));
     EVP_MD_CTX *context = NULL;
     char *piece = malloc(PIECE);
-    enum plec_status status = piece == NULL ? digest_failed(err) : begin(&context, err);
+    enum plec_status status = piece == NULL ? digest_failed(err) : check_regular(fd, path, err);
+    if (status == PLEC_OK) status = begin(&context, err);
     if (status == PLEC_OK)
         status = hash_descriptor(context, fd, path, piece, &(struct progress){progress, user}, err);
     if (status == PLEC_OK) status = finish(out, context, err);

@@ -11,8 +11,8 @@ extern "C" {
 enum { PLEC_SHA256_TEXT = 65 }; /* 64 digits and the end */
 
 /* Hashes the file at path in pieces; memory does not grow with it. progress (NULL: none) is called
- * after each piece with the bytes in it. PLEC_MISSING "CannotOpen"; PLEC_IO "ReadFailed" with path
- * and byte; PLEC_NO_MEMORY. */
+ * after each piece with the bytes in it. PLEC_MISSING "CannotOpen", "NotAFile"; PLEC_IO
+ * "ReadFailed" with path and byte; PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_sha256_file(char out[PLEC_SHA256_TEXT], const char *path,
                                                 void (*progress)(void *user, uint64_t n_bytes),
                                                 void *user, struct plec_error *err);

@@ -202,6 +202,21 @@ TEST(ContainerVerify, HashesAreComparedWithTheIndex) {
     EXPECT_TRUE(verdict.refused);
 }
 
+TEST(ContainerVerify, WhatIsNoFileIsNeverHashed) {
+    Copy copy("run/run02_gpt_oss_bias");
+    write_file(copy.path("extra"), "x", 1);
+    record_hash(copy, "extra");
+    fs::remove(copy.path("extra"));
+    fs::create_symlink("/dev/zero", copy.path("extra")); // it would never end
+    Verdict verdict = verify(copy.root(), true);
+    EXPECT_TRUE(verdict.has("defect HashedFileMissing: extra")) << verdict.text;
+    fs::remove(copy.path("extra"));
+    fs::create_directory(copy.path("extra"));
+    verdict = verify(copy.root(), true);
+    EXPECT_EQ(verdict.status, PLEC_OK);
+    EXPECT_TRUE(verdict.has("defect HashedFileMissing: extra")) << verdict.text;
+}
+
 TEST(ContainerVerify, NothingCheckedIsNoSuccess) {
     Verdict verdict = verify(data_path("run/run02_gpt_oss_bias"), true);
     EXPECT_TRUE(verdict.has("NothingChecked: no hash of any file is recorded")) << verdict.text;
