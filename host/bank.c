@@ -302,60 +302,70 @@ static enum plec_status check_storages(struct builder *b, struct plec_error *err
     return status;
 }
 
-/* Finds one operand of all entries that `run` holds, and notes what that touches. */
+/* Finds one operand of all entries that `run` holds, and notes what that touches. entries NULL:
+ * only looks whether each is as it must be. */
 static enum plec_status fill_run(struct plec_entry *entries, struct plec_touched *touched,
                                  size_t *n_touched, const struct plec_bank_operand *operand,
                                  enum plec_operand_id id, const struct plec_storage_run *run,
                                  struct plec_error *err) {
-    for (uint32_t i = 0; i < run->count; i++) {
-        uint32_t entry = run->first + i;
-        enum plec_status status =
-            plec_operand_bytes(&entries[entry].values[id], &touched[(*n_touched)++], operand,
-                               &operand->values, run, entry, err);
-        if (status == PLEC_OK && operand->scales.schema != PLEC_NO_SCHEMA)
-            status = plec_operand_bytes(&entries[entry].scales[id], &touched[(*n_touched)++],
-                                        operand, &operand->scales, run, entry, err);
+    bool paired = operand->scales.schema != PLEC_NO_SCHEMA;
+    for (uint32_t entry = run->first; entry - run->first < run->count; entry++) {
+        struct plec_entry unkept;
+        struct plec_touched unnoted[2], *noted = entries != NULL ? touched + *n_touched : unnoted;
+        struct plec_entry *to = entries != NULL ? &entries[entry] : &unkept;
+        enum plec_status status = plec_operand_bytes(&to->values[id], &noted[0], operand,
+                                                     &operand->values, run, entry, err);
+        if (status == PLEC_OK && paired)
+            status = plec_operand_bytes(&to->scales[id], &noted[1], operand, &operand->scales, run,
+                                        entry, err);
         if (status != PLEC_OK) return status;
+        *n_touched += paired ? 2 : 1;
     }
     return PLEC_OK;
 }
 
-static uint64_t count_streams(const struct builder *b, const struct plec_storage *storage) {
-    uint64_t n = 0;
-    for (int id = 0; id < PLEC_N_OPERANDS; id++)
-        if (b->operands[id].storage == storage)
-            n += b->operands[id].scales.schema != PLEC_NO_SCHEMA ? 2 : 1;
-    return n;
-}
-
-/* Everything one storage gives, entry by entry; then no two touched regions may share a byte. */
-static enum plec_status fill_storage(struct builder *b, struct plec_entry *entries,
-                                     const struct plec_storage *storage, struct plec_error *err) {
-    struct plec_arena scratch = {NULL};
-    uint64_t n = count_streams(b, storage) * storage->bank->num_entries;
-    struct plec_touched *touched = plec_arena_alloc(&scratch, n, sizeof *touched, err);
-    if (touched == NULL) return PLEC_NO_MEMORY;
-    size_t n_touched = 0;
+/* Everything one storage gives, entry by entry. */
+static enum plec_status fill_runs(struct builder *b, struct plec_entry *entries,
+                                  struct plec_touched *touched, size_t *n_touched,
+                                  const struct plec_storage *storage, struct plec_error *err) {
     enum plec_status status = PLEC_OK;
     for (size_t i = 0; status == PLEC_OK && i < storage->n_runs; i++)
         for (int id = 0; status == PLEC_OK && id < PLEC_N_OPERANDS; id++)
             if (b->operands[id].storage == storage)
-                status = fill_run(entries, touched, &n_touched, &b->operands[id],
+                status = fill_run(entries, touched, n_touched, &b->operands[id],
                                   (enum plec_operand_id)id, &storage->runs[i], err);
+    return status;
+}
+
+/* Fills the entries from one storage; no two regions it touches may share a byte. */
+static enum plec_status fill_storage(struct builder *b, struct plec_entry *entries,
+                                     size_t n_streams, const struct plec_storage *storage,
+                                     struct plec_error *err) {
+    struct plec_arena scratch = {NULL};
+    struct plec_touched *touched = plec_arena_alloc(&scratch, n_streams, sizeof *touched, err);
+    if (touched == NULL) return PLEC_NO_MEMORY;
+    size_t n_touched = 0;
+    enum plec_status status = fill_runs(b, entries, touched, &n_touched, storage, err);
     if (status == PLEC_OK) status = plec_operand_check_overlaps(touched, n_touched, storage, err);
     plec_arena_close(&scratch);
     return status;
 }
 
+/* Every slot is looked at before room is made for what it points to: a file full of holes may
+ * promise more entries than there is memory, but not with slots that are right. */
 static enum plec_status fill_entries(struct builder *b, struct plec_error *err) {
+    size_t n_streams[PLEC_N_BANK_ROLES] = {0};
+    enum plec_status status = PLEC_OK;
+    for (size_t i = 0; status == PLEC_OK && i < b->n_storages; i++)
+        status = fill_runs(b, NULL, NULL, &n_streams[i], b->storages[i], err);
+    if (status != PLEC_OK) return status;
     b->bank->n_entries = b->storages[0]->bank->num_entries;
     struct plec_entry *entries =
         plec_arena_alloc(b->arena, b->bank->n_entries, sizeof *entries, err);
     if (entries == NULL) return PLEC_NO_MEMORY;
     b->bank->entries = entries;
-    enum plec_status status = PLEC_OK;
     for (size_t i = 0; status == PLEC_OK && i < b->n_storages; i++)
-        status = fill_storage(b, entries, b->storages[i], err);
+        status = fill_storage(b, entries, n_streams[i], b->storages[i], err);
     return status;
 }
 

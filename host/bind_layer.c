@@ -56,8 +56,8 @@ static enum plec_status check_width(const struct plec_bank *bank, const char *wh
                                     uint32_t hidden_size, struct plec_error *err) {
     if (bank->input_dim == hidden_size && bank->output_dim == hidden_size) return PLEC_OK;
     return plec_fail(err, PLEC_MALFORMED, "DimensionContradicted",
-                     "%s experts: are %u -> %u -> %u, the hidden size is %u", which,
-                     bank->input_dim, bank->intermediate_dim, bank->output_dim, hidden_size);
+                     "%s experts are %u -> %u -> %u, the hidden size is %u", which, bank->input_dim,
+                     bank->intermediate_dim, bank->output_dim, hidden_size);
 }
 
 static enum plec_status find_programme(const struct plec_programme **out,

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 using namespace plec_test;
 
 namespace {
@@ -404,6 +406,19 @@ TEST(Bind, NothingIsSizedByAnEntryCountTheFileCannotHold) {
     plec_store_u32(&bytes[48 + 8], 4294967295u);
     Bound cut(dir.write());
     EXPECT_EQ(cut.name, "Truncated") << cut.message;
+}
+
+TEST(Bind, SlotsThatAreHolesAreRefusedBeforeRoomIsMadeForThem) {
+    BankDirectory dir;
+    dir.set("routed_bank/experts", "4294967295");
+    auto &bytes = routed(dir);
+    plec_store_u32(&bytes[24 + 8], 4294967295u);
+    plec_store_u32(&bytes[48 + 8], 4294967295u);
+    bytes.resize(slot_of(bytes, 0, 0));
+    std::string root = dir.write();
+    ASSERT_EQ(truncate((root + "/routed/layer_000.lyrw").c_str(), off_t(1) << 40), 0);
+    Bound holes(root);
+    EXPECT_EQ(holes.name, "LengthNotShape") << holes.message;
 }
 
 } // namespace
