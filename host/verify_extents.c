@@ -37,7 +37,8 @@ static void verify_record(struct plec_container_verifier *v, const char *key,
     const struct plec_lyrw_segment *record = &segment->segments[ordinal];
     const struct plec_lyrw_bank *bank = &segment->banks[record->bank_ordinal];
     uint64_t end = (uint64_t)record->first_entry + record->entry_count, taken_until = 0;
-    if (bank->n_schemas == 0) return;
+    uint64_t n_slots = (uint64_t)record->entry_count * bank->n_schemas;
+    if (n_slots == 0 || n_slots > PLEC_VERIFY_SLOTS_MAX) return; /* the latter is told elsewhere */
     if (record->first_entry % width != 0 || (end % width != 0 && end != bank->num_entries))
         tell(v, PLEC_DEFECT, "ExtentNotWhole", key, record->first_entry, width,
              record->entry_table);

@@ -26,6 +26,7 @@
  *   RegionsOverlap         two regions that share bytes, identical ones included
  *   LengthNotShape         a length that is not what shape and format say
  *   TrailingBytes          bytes behind the last region
+ *   TooManySlots           more slots than are looked at: nothing is said of the rest
  *   NonFiniteValue, NonFiniteScale   (scan) NaN or infinity, with the first place and the count
  *
  *   NOTE: UnknownHeaderFlags, UnknownBankKind, UnknownRole, UnknownFormat, UnknownPacking,
@@ -47,6 +48,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Most slots of one file that are looked at. No real file comes near; one made of holes would keep
+ * the verifier busy for hours. */
+enum { PLEC_VERIFY_SLOTS_MAX = 1 << 24 };
 
 /* Counters are added to, so that one report can gather several files. */
 struct plec_verify_report {
@@ -74,7 +79,7 @@ PLEC_MUST_USE enum plec_status plec_segment_verify(struct plec_findings *finding
  * not finite: f32, f16, bf16 and f64 elements; f16 scales of blocks; E8M0 255; E4M3 NaN. Regions
  * that are out of bounds or not of their shape's length are left to plec_segment_verify. Reads at
  * most as many bytes as the file has, then notes ScanStopped: only files whose regions overlap have
- * more. */
+ * more. Stops at PLEC_VERIFY_SLOTS_MAX without a word: plec_segment_verify has it. */
 void plec_segment_scan(struct plec_findings *findings, struct plec_verify_report *report,
                        const struct plec_segment *segment,
                        const struct plec_verify_options *options);

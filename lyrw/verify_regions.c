@@ -19,7 +19,8 @@ struct pass {
     uint64_t last_end; /* of the regions with bytes so far, while they ascend */
     bool ascending;    /* each region with bytes begins where or after the one before ends */
     uint64_t n_lying;  /* regions with bytes, inside the file */
-    bool cut;          /* slots are missing */
+    uint64_t left;     /* slots that may still be looked at */
+    bool cut;          /* slots are missing, or were not looked at */
 };
 
 static bool lies(const struct plec_segment *segment, const struct plec_verify_slot *slot) {
@@ -54,14 +55,25 @@ static void check_slot(struct pass *pass, const struct plec_verify_slot *slot) {
     if (pass->last_end < end) pass->last_end = end;
 }
 
+static void tell_too_many(struct pass *pass, uint32_t ordinal, uint64_t n, uint64_t held) {
+    plec_verify_tell(pass->v, PLEC_DEFECT, "TooManySlots",
+                     "segment=%u: %" PRIu64 " of its %" PRIu64 " slots are beyond the %d of a file "
+                     "that are looked at",
+                     ordinal, held - n, held, PLEC_VERIFY_SLOTS_MAX);
+    pass->cut = true;
+}
+
 static void check_segment(struct pass *pass, uint32_t ordinal) {
     const struct plec_segment *segment = pass->v->segment;
     uint64_t all, held = plec_verify_slots_held(&all, segment, ordinal);
-    for (uint64_t k = 0; k < held; k++) {
+    uint64_t n = held < pass->left ? held : pass->left;
+    for (uint64_t k = 0; k < n; k++) {
         struct plec_verify_slot slot = plec_verify_slot_at(segment, ordinal, k);
         check_slot(pass, &slot);
     }
-    pass->v->report->n_regions += held;
+    pass->left -= n;
+    pass->v->report->n_regions += n;
+    if (n < held) tell_too_many(pass, ordinal, n, held);
     if (held == all) return;
     pass->cut = true;
     const struct plec_lyrw_segment *record = &segment->segments[ordinal];
@@ -114,13 +126,15 @@ static void tell_overlap(struct plec_verifier *v, const struct lying *one,
                           plec_role_name(b.schema->role, role));
 }
 
-static void collect(struct lying *out, const struct plec_segment *segment) {
+/* The first n regions with bytes, in the order of the tables: those that were counted. */
+static void collect(struct lying *out, uint64_t n, const struct plec_segment *segment) {
+    uint64_t n_found = 0;
     for (uint32_t i = 0; i < segment->header.num_segments; i++) {
         uint64_t all, held = plec_verify_slots_held(&all, segment, i);
-        for (uint64_t k = 0; k < held; k++) {
+        for (uint64_t k = 0; k < held && n_found < n; k++) {
             struct plec_verify_slot slot = plec_verify_slot_at(segment, i, k);
             if (lies(segment, &slot))
-                *out++ = (struct lying){slot.offset, slot.offset + slot.length, slot.byte};
+                out[n_found++] = (struct lying){slot.offset, slot.offset + slot.length, slot.byte};
         }
     }
 }
@@ -132,7 +146,7 @@ static enum plec_status check_overlaps(struct plec_verifier *v, uint64_t n,
     if (all == NULL)
         return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory",
                          "checking %" PRIu64 " regions for overlaps", n);
-    collect(all, v->segment);
+    collect(all, n, v->segment);
     qsort(all, (size_t)n, sizeof *all, compare_lying);
     const struct lying *holder = &all[0]; /* reaches furthest so far */
     for (uint64_t i = 1; i < n; i++) {
@@ -173,6 +187,7 @@ enum plec_status plec_verify_regions(struct plec_verifier *v, struct plec_error 
     struct pass pass = {.v = v,
                         .want = want,
                         .tables_end = segment->entry_table + segment->entry_table_bytes,
+                        .left = PLEC_VERIFY_SLOTS_MAX,
                         .ascending = true};
     for (uint32_t i = 0; i < segment->header.num_segments; i++)
         check_segment(&pass, i);

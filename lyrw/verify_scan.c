@@ -188,18 +188,25 @@ static bool scan_region(struct plec_verifier *v, const struct plec_verify_slot *
     return scan_blocks(v, slot, format, n_blocks);
 }
 
-/* False when the file has no more bytes to give than were read. */
-static bool scan_segment(struct plec_verifier *v, uint32_t ordinal, uint64_t *budget) {
+/* What a scan may still cost. */
+struct budget {
+    uint64_t n_bytes; /* a file has no more to give than it has */
+    uint64_t n_slots;
+};
+
+/* False when the budget is used up. */
+static bool scan_segment(struct plec_verifier *v, uint32_t ordinal, struct budget *budget) {
     uint64_t all, held = plec_verify_slots_held(&all, v->segment, ordinal);
     for (uint64_t k = 0; k < held; k++) {
+        if (budget->n_slots-- == 0) return false; /* plec_segment_verify tells that */
         struct plec_verify_slot slot = plec_verify_slot_at(v->segment, ordinal, k);
-        if (plec_verify_in_bounds(v->segment, &slot) && slot.length > *budget) {
+        if (plec_verify_in_bounds(v->segment, &slot) && slot.length > budget->n_bytes) {
             plec_verify_tell_slot(v, PLEC_NOTE, "ScanStopped", &slot,
                                   "regions overlap: as many bytes were read as the file has");
             return false;
         }
         if (!scan_region(v, &slot)) continue;
-        *budget -= slot.length;
+        budget->n_bytes -= slot.length;
         v->report->n_scanned++;
         v->report->scanned_bytes += slot.length;
         if (v->options.progress != NULL) v->options.progress(v->options.user, slot.length);
@@ -212,7 +219,7 @@ void plec_segment_scan(struct plec_findings *findings, struct plec_verify_report
                        const struct plec_verify_options *options) {
     struct plec_verifier v = {.findings = findings, .report = report, .segment = segment};
     if (options != NULL) v.options = *options;
-    uint64_t budget = segment->size;
+    struct budget budget = {segment->size, PLEC_VERIFY_SLOTS_MAX};
     for (uint32_t i = 0; i < segment->header.num_segments; i++)
         if (!scan_segment(&v, i, &budget)) return;
 }
