@@ -223,6 +223,12 @@ TEST(Inspect, TrailingBytesAreARemark) {
     EXPECT_NE(result.err.find("77 bytes after the last region"), std::string::npos) << result.err;
 }
 
+TEST(Inspect, PaddingUpToThePayloadIsNoRemark) {
+    ToolResult result = run_tool({"inspect", lyrw("13_no_banks_no_segments")});
+    EXPECT_EQ(result.exit_status, 0);
+    EXPECT_EQ(result.err, "") << "the reference writer ends a file without regions so";
+}
+
 TEST(Inspect, OverlapIsFoundInPermutedFilesToo) {
     EXPECT_EQ(run_tool({"inspect", lyrw("07_permuted_role_major")}).exit_status, 0);
     // Entry 0's down moves into the middle of entry 3's gate_up_fused, which lies before it.

@@ -171,21 +171,14 @@ static void print_text(struct view *view) {
 static int judge(const struct view *view) {
     const struct plec_survey *survey = &view->survey;
     const struct plec_segment *s = view->segment;
-    if (survey->n_missing > 0)
-        plec_cli_say("%s: %llu of %llu regions do not resolve; first: %s", view->path,
-                     (unsigned long long)survey->n_missing, (unsigned long long)survey->n_slots,
-                     survey->first_missing.name != NULL ? survey->first_missing.message
-                                                        : "beyond the end of the file");
-    if (survey->n_overlaps > 0)
-        plec_cli_say("%s: %llu regions share bytes; first: %s", view->path,
-                     (unsigned long long)survey->n_overlaps, survey->first_overlap.message);
+    int status = plec_survey_judge(view->path, survey);
     if (survey->n_unseen > 0)
         plec_cli_say("%s: remark: %llu regions after the first %d were not looked at", view->path,
                      (unsigned long long)survey->n_unseen, PLEC_SURVEY_MAX);
     if (survey->n_missing == 0 && survey->n_unseen == 0 && s->size > survey->end)
         plec_cli_say("%s: remark: %llu bytes after the last region", view->path,
                      (unsigned long long)(s->size - survey->end));
-    return survey->n_missing > 0 || survey->n_overlaps > 0 ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
+    return status;
 }
 
 static int show(struct view *view) {

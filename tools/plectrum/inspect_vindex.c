@@ -119,35 +119,29 @@ static void print_text(const char *path, struct plec_vindex_view *view,
 }
 
 /* What one file has to say against itself; returns the exit status it earns. */
-static int judge_file(const struct plec_file_view *file) {
-    const struct plec_survey *survey = &file->survey;
+static int judge_file(const char *path, const struct plec_file_view *file) {
     if (file->segment == NULL) {
         /* An absent file is among the findings already. */
-        if (file->error.code != PLEC_MISSING) plec_cli_say("%s", file->error.message);
+        if (file->error.code != PLEC_MISSING) plec_cli_say("%s: %s", path, file->error.message);
         return plec_cli_exit_status(file->error.code);
     }
-    if (survey->n_missing > 0)
-        plec_cli_say("segment %s: %llu of %llu regions do not resolve; first: %s", file->key,
-                     (unsigned long long)survey->n_missing, (unsigned long long)survey->n_slots,
-                     survey->first_missing.name != NULL ? survey->first_missing.message
-                                                        : "beyond the end of the file");
-    if (survey->n_overlaps > 0)
-        plec_cli_say("segment %s: %llu regions share bytes; first: %s", file->key,
-                     (unsigned long long)survey->n_overlaps, survey->first_overlap.message);
-    return survey->n_missing > 0 || survey->n_overlaps > 0 ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
+    char where[PLEC_ERROR_MESSAGE_MAX];
+    snprintf(where, sizeof where, "%s: segment %s", path, file->key);
+    return plec_survey_judge(where, &file->survey);
 }
 
-static int judge_bank(struct plec_vindex_view *view, uint32_t layer, const char *storage,
-                      enum plec_bank_kind kind) {
+static int judge_bank(const char *path, struct plec_vindex_view *view, uint32_t layer,
+                      const char *storage, enum plec_bank_kind kind) {
     struct plec_bank_view bank;
     plec_vindex_view_bank(&bank, view, storage, kind);
     if (bank.n_files == 0) {
-        plec_cli_say("layer %u: StorageUndeclared: %s is in no segment of the index", layer,
-                     storage);
+        plec_cli_say(
+            "%s: layer %u: StorageUndeclared: no segment of the index holds storage \"%s\"", path,
+            layer, storage);
         return PLEC_EXIT_FOUND;
     }
     if (bank.n_missing == 0) return PLEC_EXIT_OK;
-    plec_cli_say("layer %u: %llu regions of %s are in no file", layer,
+    plec_cli_say("%s: layer %u: %llu regions of %s are in no file", path, layer,
                  (unsigned long long)bank.n_missing, storage);
     return PLEC_EXIT_FOUND;
 }
@@ -156,25 +150,26 @@ static int worse(int a, int b) {
     return a > b ? a : b;
 }
 
-static int judge(struct plec_vindex_view *view) {
+static int judge(const char *path, struct plec_vindex_view *view) {
     const struct plec_moe *moe = &view->vindex.moe;
     int status = PLEC_EXIT_OK;
     for (size_t i = 0; i < view->findings.n_items; i++)
-        plec_cli_say("%s: %s", view->findings.items[i].name, view->findings.items[i].text);
+        plec_cli_say("%s: %s: %s", path, view->findings.items[i].name,
+                     view->findings.items[i].text);
     if (view->findings.n_defects > 0) status = PLEC_EXIT_INPUT;
     for (size_t i = 0; i < view->vindex.index.n_segments; i++)
-        status = worse(status, judge_file(&view->files[i]));
+        status = worse(status, judge_file(path, &view->files[i]));
     for (size_t i = 0; i < moe->n_layers; i++) {
         const struct plec_moe_layer *layer = &moe->layers[i];
-        status =
-            worse(status, judge_bank(view, layer->layer, layer->routed.storage, PLEC_BANK_ROUTED));
+        status = worse(
+            status, judge_bank(path, view, layer->layer, layer->routed.storage, PLEC_BANK_ROUTED));
         if (layer->shared.present)
-            status = worse(status,
-                           judge_bank(view, layer->layer, layer->shared.storage, PLEC_BANK_SHARED));
+            status = worse(status, judge_bank(path, view, layer->layer, layer->shared.storage,
+                                              PLEC_BANK_SHARED));
     }
     for (size_t i = 0; i < moe->n_dense; i++)
-        status = worse(
-            status, judge_bank(view, moe->dense[i].layer, moe->dense[i].storage, PLEC_BANK_DENSE));
+        status = worse(status, judge_bank(path, view, moe->dense[i].layer, moe->dense[i].storage,
+                                          PLEC_BANK_DENSE));
     return status;
 }
 
@@ -192,7 +187,7 @@ int plec_inspect_vindex(const char *path, const struct plec_inspect_options *opt
     plec_progress_end(&progress);
     int status = PLEC_EXIT_MACHINE;
     if (written)
-        status = judge(&view);
+        status = judge(path, &view);
     else
         plec_cli_say("cannot write the output");
     plec_vindex_view_close(&view);

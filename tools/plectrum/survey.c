@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/plectrum/cli.h"
+
 static const struct plec_lyrw_bank *bank_of(const struct plec_segment *segment, uint32_t ordinal) {
     return &segment->banks[segment->segments[ordinal].bank_ordinal];
 }
@@ -147,7 +149,7 @@ enum plec_status plec_survey_make(struct plec_survey *out, const struct plec_seg
     memset(out, 0, sizeof *out);
     struct tally tally = {.survey = out,
                           .tables_end = segment->entry_table + segment->entry_table_bytes};
-    out->end = tally.tables_end < segment->size ? tally.tables_end : segment->size;
+    out->end = segment->payload_start < segment->size ? segment->payload_start : segment->size;
     plec_survey_walk(segment, count, &tally);
     uint64_t n_standing = 0;
     for (uint32_t s = 0; s < segment->header.num_segments; s++) {
@@ -157,4 +159,16 @@ enum plec_status plec_survey_make(struct plec_survey *out, const struct plec_seg
     out->n_missing += out->n_slots - n_standing;
     out->n_unseen = n_standing - tally.n_standing_seen;
     return tally.out_of_order ? find_overlaps(out, segment, &tally, err) : PLEC_OK;
+}
+
+int plec_survey_judge(const char *where, const struct plec_survey *survey) {
+    if (survey->n_missing > 0)
+        plec_cli_say("%s: %llu of %llu regions do not resolve; first: %s", where,
+                     (unsigned long long)survey->n_missing, (unsigned long long)survey->n_slots,
+                     survey->first_missing.name != NULL ? survey->first_missing.message
+                                                        : "beyond the end of the file");
+    if (survey->n_overlaps > 0)
+        plec_cli_say("%s: %llu regions share bytes; first: %s", where,
+                     (unsigned long long)survey->n_overlaps, survey->first_overlap.message);
+    return survey->n_missing > 0 || survey->n_overlaps > 0 ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
 }

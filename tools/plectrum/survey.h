@@ -38,7 +38,7 @@ struct plec_survey {
     uint64_t n_unseen;     /* beyond PLEC_SURVEY_MAX */
     uint64_t n_overlaps;   /* regions that share bytes with another or with the tables */
     uint64_t region_bytes; /* of the resolved ones */
-    uint64_t end;          /* of the last one's bytes, or of the tables */
+    uint64_t end;          /* of the last one's bytes; at least the payload's start */
     struct plec_error first_missing, first_overlap; /* name NULL: none */
 };
 
@@ -46,6 +46,10 @@ struct plec_survey {
 PLEC_MUST_USE enum plec_status plec_survey_make(struct plec_survey *out,
                                                 const struct plec_segment *segment,
                                                 struct plec_error *err);
+
+/* Says what is missing and what overlaps on stderr, behind `where`; returns the exit status that
+ * earns: 0 or 1. */
+int plec_survey_judge(const char *where, const struct plec_survey *survey);
 
 #ifdef __cplusplus
 }
