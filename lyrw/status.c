@@ -3,50 +3,27 @@
 #include <stdio.h>
 #include <string.h>
 
-static int is_continuation(unsigned char byte) {
-    return (byte & 0xC0) == 0x80;
-}
+#include "lyrw/view.h"
 
-/* Bytes of the UTF-8 character text begins with, 1 to 4; 0 when they are none. Reads no byte past
- * the NUL. */
-static size_t character_bytes(const unsigned char *text) {
-    if (text[0] < 0x80) return 1;
-    if (text[0] < 0xC2 || text[0] > 0xF4 || !is_continuation(text[1])) return 0;
-    if (text[0] < 0xE0) return 2;
-    /* Overlong spellings, surrogates, and what lies beyond U+10FFFF. */
-    if ((text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xED && text[1] > 0x9F) ||
-        (text[0] == 0xF0 && text[1] < 0x90) || (text[0] == 0xF4 && text[1] > 0x8F) ||
-        !is_continuation(text[2]))
-        return 0;
-    if (text[0] < 0xF0) return 3;
-    return is_continuation(text[3]) ? 4 : 0;
-}
-
-/* Control characters, U+0080 to U+009F among them: terminals obey those too. */
-static int is_control(const unsigned char *text) {
-    return text[0] < 0x20 || text[0] == 0x7F || (text[0] == 0xC2 && text[1] < 0xA0);
-}
-
-/* Copies text with control characters and bytes that are not UTF-8 as \xNN, so that what comes out
- * is always UTF-8; stops whole at the capacity. */
+/* Copies text with what is not clean as \xNN, so that what comes out is always UTF-8; stops whole
+ * at the capacity. */
 static size_t append_escaped(char *to, size_t at, size_t capacity, const char *from) {
     static const char hex[] = "0123456789abcdef";
-    const unsigned char *text = (const unsigned char *)from;
-    while (*text != '\0') {
-        size_t n = character_bytes(text);
-        int escape = n == 0 || is_control(text);
-        if (n == 0) n = 1;
-        if (at + (escape ? 4 * n : n) >= capacity) break;
-        for (; n > 0; n--, text++) {
-            if (escape) {
-                to[at++] = '\\';
-                to[at++] = 'x';
-                to[at++] = hex[*text >> 4];
-                to[at++] = hex[*text & 15];
-            } else {
-                to[at++] = (char)*text;
-            }
+    for (size_t left = strlen(from); left > 0;) {
+        size_t n = plec_view_clean_length(from, left);
+        if (at + (n == 0 ? 4 : n) >= capacity) break;
+        if (n > 0) {
+            memcpy(to + at, from, n);
+            at += n;
+        } else {
+            unsigned char byte = (unsigned char)*from;
+            const char escaped[4] = {'\\', 'x', hex[byte >> 4], hex[byte & 15]};
+            memcpy(to + at, escaped, 4);
+            at += 4;
+            n = 1;
         }
+        from += n;
+        left -= n;
     }
     to[at] = '\0';
     return at;

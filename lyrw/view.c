@@ -53,9 +53,7 @@ unsigned plec_utf8_length(const char *data, uint64_t size) {
     return n;
 }
 
-/* Length of the clean character at data; 0 when its first byte must be escaped. The C1 controls
- * U+0080 to U+009F drive some terminals, so they count as control bytes. */
-static unsigned clean_length(const char *data, uint64_t size) {
+unsigned plec_view_clean_length(const char *data, uint64_t size) {
     unsigned n = plec_utf8_length(data, size);
     unsigned char first = n == 0 ? 0 : (unsigned char)data[0];
     if (n == 1 && (first < 0x20u || first == 0x7Fu)) return 0;
@@ -65,7 +63,7 @@ static unsigned clean_length(const char *data, uint64_t size) {
 
 bool plec_view_is_clean(struct plec_view view) {
     for (uint64_t at = 0; at < view.size;) {
-        unsigned n = clean_length(view.data + at, view.size - at);
+        unsigned n = plec_view_clean_length(view.data + at, view.size - at);
         if (n == 0) return false;
         at += n;
     }
@@ -76,7 +74,7 @@ const char *plec_view_text(struct plec_view view, char *buffer) {
     enum { ROOM_FOR_CUT = 4 };
     size_t to = 0;
     for (uint64_t at = 0; at < view.size;) {
-        unsigned n = clean_length(view.data + at, view.size - at);
+        unsigned n = plec_view_clean_length(view.data + at, view.size - at);
         unsigned width = n == 0 ? 4 : n;
         if (to + width > PLEC_VIEW_TEXT_MAX - ROOM_FOR_CUT) {
             memcpy(buffer + to, "...", 4);

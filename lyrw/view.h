@@ -40,6 +40,9 @@ const char *plec_view_text(struct plec_view view, char *buffer);
 
 /* Length of the well-formed UTF-8 sequence that starts at data [size]; 0 when there is none. */
 unsigned plec_utf8_length(const char *data, uint64_t size);
+/* The same, but 0 for control characters too: what a terminal or a JSON text must not see raw. The
+ * C1 controls U+0080 to U+009F, which drive some terminals, count as such. */
+unsigned plec_view_clean_length(const char *data, uint64_t size);
 
 #ifdef __cplusplus
 }

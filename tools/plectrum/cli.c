@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lyrw/view.h"
 #include "tools/plectrum/help.h"
 #include "tools/plectrum/units.h"
 
@@ -22,12 +23,14 @@ int plec_cli_exit_status(enum plec_status status) {
 }
 
 void plec_cli_put(FILE *stream, const char *text) {
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte < 0x20 || byte == 0x7F)
-            fprintf(stream, "\\x%02x", byte);
-        else
-            fputc(byte, stream);
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        n = plec_view_clean_length(text, left);
+        if (n > 0) {
+            fwrite(text, 1, n, stream);
+        } else {
+            fprintf(stream, "\\x%02x", (unsigned char)*text);
+            n = 1;
+        }
     }
 }
 

@@ -82,7 +82,7 @@ int plec_cli_usage(const struct plec_cli_command *command, const char *format, .
 int plec_cli_error(const struct plec_error *err);
 /* The exit status of a status: 0, 3 for what the input caused, 4 for what the machine did. */
 int plec_cli_exit_status(enum plec_status status);
-/* "plectrum: <text>" on stderr, control bytes escaped. */
+/* "plectrum: <text>" on stderr, escaped as by plec_cli_put. */
 void plec_cli_say(const char *format, ...) PLEC_PRINTF(1, 2);
 /* A sink that says what libraries have to tell, on stderr. */
 struct plec_log plec_cli_log(void);
@@ -90,7 +90,7 @@ struct plec_log plec_cli_log(void);
 /* One JSON object on stdout, members in the order they were set, integers exact. Takes the
  * reference; NULL is "out of memory". Returns 0 or 4. */
 int plec_cli_print_json(json_t *object);
-/* Text of a file's making on a stream, control bytes escaped. */
+/* Text of a file's making on a stream; control characters and what is no UTF-8 as \xNN. */
 void plec_cli_put(FILE *stream, const char *text);
 
 #ifdef __cplusplus
