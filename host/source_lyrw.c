@@ -24,12 +24,6 @@ static void close_lyrw(void *state) {
     free(source);
 }
 
-static int32_t choose_bank(const struct plec_segment *segment) {
-    for (int32_t i = 0; i < segment->header.num_banks; i++)
-        if (segment->banks[i].kind == PLEC_BANK_ROUTED) return i;
-    return segment->header.num_banks == 1 ? 0 : -1;
-}
-
 static bool is_dense(const struct plec_lyrw_bank *bank) {
     return bank->kind == PLEC_BANK_DENSE && bank->num_entries == 1;
 }
@@ -143,7 +137,8 @@ static enum plec_status open_file(struct lyrw_source *source, struct plec_error 
     if (status == PLEC_OK) status = plec_store_add(&source->store, NULL, source->path, err);
     if (status == PLEC_OK)
         status = plec_store_get(&source->segment, &source->store, source->path, err);
-    if (status == PLEC_OK) source->bank = choose_bank(source->segment);
+    if (status == PLEC_OK)
+        source->bank = plec_segment_bank_of_kind(source->segment, PLEC_BANK_ROUTED);
     return status;
 }
 

@@ -5,13 +5,6 @@
 
 #include "lyrw/cursor.h"
 
-/* The bank of a file that is meant: the first of the kind, else the only one; -1: neither. */
-static int32_t choose_bank(const struct plec_segment *segment, enum plec_bank_kind kind) {
-    for (int32_t i = 0; i < segment->header.num_banks; i++)
-        if (segment->banks[i].kind == kind) return i;
-    return segment->header.num_banks == 1 ? 0 : -1;
-}
-
 static enum plec_status check_unique_id(const struct plec_storage_part *part, int32_t ordinal,
                                         struct plec_error *err) {
     const struct plec_segment *segment = part->segment;
@@ -82,7 +75,7 @@ static enum plec_status check_same_schema(const struct plec_storage *storage,
 static enum plec_status add_part(struct plec_storage *storage, struct plec_storage_part *part,
                                  enum plec_bank_kind kind, struct plec_error *err) {
     const struct plec_segment *segment = part->segment;
-    int32_t ordinal = storage->bank == NULL ? choose_bank(segment, kind)
+    int32_t ordinal = storage->bank == NULL ? plec_segment_bank_of_kind(segment, kind)
                                             : plec_segment_find_bank(segment, storage->bank->id);
     char name[PLEC_NAME_MAX];
     if (ordinal < 0 && storage->bank != NULL)

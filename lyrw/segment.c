@@ -144,6 +144,12 @@ int32_t plec_segment_find_bank(const struct plec_segment *segment, uint16_t bank
     return (int32_t)(segment->bank_order[low] & 0xFFFFu);
 }
 
+int32_t plec_segment_bank_of_kind(const struct plec_segment *segment, enum plec_bank_kind kind) {
+    for (int32_t i = 0; i < segment->header.num_banks; i++)
+        if (segment->banks[i].kind == kind) return i;
+    return segment->header.num_banks == 1 ? 0 : -1;
+}
+
 /* Reads a slot. The reader of the format takes its two words one after the other, and so does the
  * refusal: a slot cut in the middle lacks 8 bytes at its second word. */
 static enum plec_status read_slot(struct plec_region *out, const struct plec_segment *segment,

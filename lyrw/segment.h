@@ -158,6 +158,9 @@ void plec_segment_close(struct plec_segment *segment);
 /* Ordinal of the first bank record with this id, or -1. */
 int32_t plec_segment_find_bank(const struct plec_segment *segment, uint16_t bank_id);
 
+/* Ordinal of the bank that is meant by a kind: the first of it, else the only bank; -1: neither. */
+int32_t plec_segment_bank_of_kind(const struct plec_segment *segment, enum plec_bank_kind kind);
+
 /* The bytes of one region of one entry. */
 struct plec_region {
     bool present; /* false: the file does not hold it, which is no error */

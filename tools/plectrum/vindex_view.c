@@ -30,14 +30,6 @@ static const struct plec_file_view *file_of(const struct plec_vindex_view *view,
     return &view->files[plec_index_find_segment(index, key) - index->segments];
 }
 
-/* The first bank of a kind, else the only one. */
-static const struct plec_lyrw_bank *choose_bank(const struct plec_segment *segment,
-                                                enum plec_bank_kind kind) {
-    for (uint32_t i = 0; i < segment->header.num_banks; i++)
-        if (segment->banks[i].kind == kind) return &segment->banks[i];
-    return segment->header.num_banks == 1 ? &segment->banks[0] : NULL;
-}
-
 static uint64_t entries_held(const struct plec_segment *segment, uint16_t bank_id) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < segment->header.num_segments; i++)
@@ -60,10 +52,12 @@ void plec_vindex_view_bank(struct plec_bank_view *out, struct plec_vindex_view *
         out->n_regions += file->survey.n_slots;
         out->n_missing += file->survey.n_missing;
         if (out->bank == NULL) {
-            out->bank = choose_bank(file->segment, kind);
-            if (out->bank != NULL) out->schemas = file->segment->schemas + out->bank->first_schema;
+            int32_t ordinal = plec_segment_bank_of_kind(file->segment, kind);
+            if (ordinal < 0) continue;
+            out->bank = &file->segment->banks[ordinal];
+            out->schemas = file->segment->schemas + out->bank->first_schema;
         }
-        if (out->bank != NULL) n_held += entries_held(file->segment, out->bank->id);
+        n_held += entries_held(file->segment, out->bank->id);
     }
     if (out->bank != NULL && n_held < out->bank->num_entries)
         out->n_missing += (out->bank->num_entries - n_held) * out->bank->n_schemas;
