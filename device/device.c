@@ -24,7 +24,7 @@ enum plec_status plec_device_open(struct plec_device **out, enum plec_device_kin
     const struct plec_backend *backend = find_backend(kind);
     if (backend == NULL)
         return plec_fail(err, PLEC_NO_DEVICE, "DeviceNotBuilt",
-                         "this build has no %s backend; wanted cpu",
+                         "this build has no %s backend: it has cpu",
                          kind == PLEC_DEVICE_CUDA ? "CUDA" : "such");
     return backend->open(out, options != NULL ? options : &defaults, err);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "host/extent.h"
 #include "host/source.h"
+#include "lyrw/view.h"
 
 enum { MAGIC_BYTES = 4 };
 
@@ -43,11 +45,6 @@ const char *plec_container_kind_name(enum plec_container_kind kind) {
     return "unknown";
 }
 
-static bool ends_with(const char *text, const char *suffix) {
-    size_t length = strlen(text), n = strlen(suffix);
-    return length >= n && strcmp(text + length - n, suffix) == 0;
-}
-
 /* File names that say what a cut or overwritten header no longer does. */
 static const struct {
     const char *suffix;
@@ -73,15 +70,17 @@ static enum plec_status choose_by_magic(open_fn **out, const char *path, struct 
             return PLEC_OK;
         }
     for (size_t i = 0; i < sizeof by_name / sizeof by_name[0]; i++)
-        if (ends_with(path, by_name[i].suffix)) {
+        if (plec_view_ends(plec_view_of(path), by_name[i].suffix)) {
             *out = by_name[i].open;
             return PLEC_OK;
         }
+    char found[MAGIC_BYTES * 3 + 1] = " nothing";
+    for (ssize_t i = 0; i < n; i++)
+        snprintf(found + 3 * i, sizeof found - 3 * (size_t)i, " %02x", (unsigned char)magic[i]);
     return plec_fail_at(err, PLEC_MALFORMED, "UnknownContainer", 0,
                         "%s: neither a folder with index.json nor a file that starts with a known "
-                        "magic (LYRW, GGUF, TZ2W); it starts with %02x %02x %02x %02x",
-                        path, (unsigned char)magic[0], (unsigned char)magic[1],
-                        (unsigned char)magic[2], (unsigned char)magic[3]);
+                        "magic (LYRW, GGUF, TZ2W); it starts with%s",
+                        path, found);
 }
 
 static enum plec_status choose(open_fn **out, const char *path, struct plec_error *err) {

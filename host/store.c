@@ -35,13 +35,13 @@ enum plec_status plec_store_add(struct plec_store *store, const char *root, cons
     file->key = key;
     store->n_files++;
     struct stat info;
-    if (stat(file->path, &info) != 0)
-        return plec_fail(err, PLEC_MISSING, "SegmentMissing", "segment %s: %s: %s", key, file->path,
-                         strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return plec_fail(err, PLEC_MISSING, "SegmentMissing", "segment %s: %s is no regular file",
-                         key, file->path);
-    return PLEC_OK;
+    bool there = stat(file->path, &info) == 0;
+    if (there && S_ISREG(info.st_mode)) return PLEC_OK;
+    const char *why = there ? "not a regular file" : strerror(errno);
+    if (root == NULL)
+        return plec_fail(err, PLEC_MISSING, there ? "NotAFile" : "CannotOpen", "%s: %s", key, why);
+    return plec_fail(err, PLEC_MISSING, "SegmentMissing", "segment %s: %s: %s", key, file->path,
+                     why);
 }
 
 static enum plec_status load(struct plec_store_file *file, struct plec_error *err) {
@@ -63,7 +63,8 @@ enum plec_status plec_store_get(const struct plec_segment **out, struct plec_sto
         enum plec_status status = load(file, err);
         pthread_mutex_unlock(&store->lock);
         if (status != PLEC_OK) {
-            plec_error_context(err, "segment %s", key);
+            bool lone = strcmp(file->path, key) == 0;
+            plec_error_context(err, lone ? "%s" : "segment %s", key);
             return status;
         }
         *out = &file->segment;

@@ -34,7 +34,8 @@ struct plec_store {
 PLEC_MUST_USE enum plec_status plec_store_open(struct plec_store *out, size_t capacity,
                                                struct plec_error *err);
 /* Adds <root>/<key>.lyrw, or the file `key` itself when root is NULL. The key must outlive the
- * store. The file must exist and be a regular one: PLEC_MISSING "SegmentMissing" names the key. */
+ * store. The file must exist and be a regular one: PLEC_MISSING "SegmentMissing" names the key; of
+ * a lone file "CannotOpen", "NotAFile". */
 PLEC_MUST_USE enum plec_status plec_store_add(struct plec_store *store, const char *root,
                                               const char *key, struct plec_error *err);
 /* The parsed file of a key; valid until close. PLEC_MISSING "StorageUndeclared" for a key never
