@@ -23,8 +23,7 @@
  *   and the defects of manifests/moe.h, of lyrw/verify.h, and the refusals of binding
  *
  *   NOTE: SharedExpertSink, NormAfterTopK, QuantileBalanced, SelectsNothing, SegmentUnused,
- *   VariantUndeclared, ExtentNotAligned (to 4096 bytes), NotHashed, and what binding finds
- * unsupported
+ *   VariantUndeclared, ExtentNotAligned (to 4096 bytes), NotHashed, and what binding cannot support
  */
 #ifndef PLEC_HOST_VERIFY_H
 #define PLEC_HOST_VERIFY_H

@@ -4,11 +4,10 @@
  * part, the offset of every region, and the bytes in front of the payload. Regions start on 64-byte
  * boundaries and follow each other in one of these orders:
  *
- *   extent 0, entry order   the reference writer's: segment by segment, entry by entry, each
- * entry's regions in schema order, nothing behind the last one extent W, entry order   the same,
- * but entries 0, W, 2W, ... of a segment start on a 4096-byte boundary: an extent is one aligned
- * read role order              inside an extent (or inside the segment when W is 0) all entries'
- *                           regions of schema 0, then of schema 1, ...
+ *   EXTENT  ORDER   WHERE
+ *   0       entry   the reference writer's: segment by segment, entry by entry, regions by schema
+ *   W       entry   the same, but entries 0, W, 2W, ... of a segment start on a 4096-byte boundary
+ *   any     role    within an extent (without: a segment) all regions of schema 0, then of 1, ...
  *
  * Gaps are zeros. Plans never copy the reference writer's habit of giving a segment without entries
  * a slot: such a segment has none. Nothing here touches a file.
