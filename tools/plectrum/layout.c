@@ -1,5 +1,4 @@
 /* layout.c: `plectrum layout`: lays a bank out on paper. */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +52,12 @@ struct widths {
     uint32_t experts, input, intermediate, output;
 };
 
+/* One file of the plan. */
+struct file {
+    uint32_t first_entry, n_entries;
+    struct plec_segment_layout layout;
+};
+
 struct plan {
     struct widths widths;
     struct plec_lyrw_schema schemas[REGIONS_MAX];
@@ -63,12 +68,7 @@ struct plan {
     uint32_t padded_down; /* columns of down where they exceed intermediate; else 0 */
     uint32_t extent;      /* 0: none */
     struct plec_segment_split split;
-};
-
-/* One file of the plan. */
-struct file {
-    uint32_t first_entry, n_entries;
-    struct plec_segment_layout layout;
+    struct file *files; /* [split.n_segments] */
 };
 
 static void set_shape(struct plec_lyrw_schema *schema, struct plan *plan, enum shape shape,
@@ -234,27 +234,29 @@ static enum plec_status split(struct plan *plan, uint64_t cap, struct plec_error
     return plec_segment_plan_split(&plan->split, &whole, cap, err);
 }
 
-/* File i of the plan, which was found to fit when it was split. */
-static struct file file_at(const struct plan *plan, uint32_t i) {
-    struct file file = {0};
-    plec_segment_split_range(&file.first_entry, &file.n_entries, &plan->split, i);
-    enum plec_status status =
-        lay_out(&file.layout, plan, file.first_entry, file.n_entries, plan->extent, NULL);
-    assert(status == PLEC_OK);
-    (void)status;
-    return file;
+static enum plec_status lay_out_files(struct plan *plan, struct plec_error *err) {
+    uint32_t n = plan->split.n_segments;
+    plan->files = calloc(n, sizeof *plan->files);
+    if (plan->files == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%u files", n);
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {
+        struct file *file = &plan->files[i];
+        plec_segment_split_range(&file->first_entry, &file->n_entries, &plan->split, i);
+        status =
+            lay_out(&file->layout, plan, file->first_entry, file->n_entries, plan->extent, err);
+    }
+    return status;
 }
 
 /* Sums over all files. */
 static struct plec_segment_layout add_up(const struct plan *plan) {
     struct plec_segment_layout total = {0};
     for (uint32_t i = 0; i < plan->split.n_segments; i++) {
-        struct file file = file_at(plan, i);
-        total.structure_bytes += file.layout.structure_bytes;
-        total.payload_bytes += file.layout.payload_bytes;
-        total.file_bytes += file.layout.file_bytes;
-        if (file.layout.extent_bytes > total.extent_bytes)
-            total.extent_bytes = file.layout.extent_bytes;
+        const struct plec_segment_layout *file = &plan->files[i].layout;
+        total.structure_bytes += file->structure_bytes;
+        total.payload_bytes += file->payload_bytes;
+        total.file_bytes += file->file_bytes;
+        if (file->extent_bytes > total.extent_bytes) total.extent_bytes = file->extent_bytes;
     }
     return total;
 }
@@ -268,15 +270,15 @@ static uint64_t first_region(const struct plan *plan, const struct plec_segment_
 static json_t *segments_json(const struct plan *plan) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < plan->split.n_segments; i++) {
-        struct file file = file_at(plan, i);
+        const struct file *file = &plan->files[i];
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "first_entry",
-                            (json_int_t)file.first_entry, "entries", (json_int_t)file.n_entries,
-                            "extents", (json_int_t)file.layout.n_extents, "structure_bytes",
-                            (json_int_t)file.layout.structure_bytes, "first_region",
-                            (json_int_t)first_region(plan, &file.layout), "payload_bytes",
-                            (json_int_t)file.layout.payload_bytes, "file_bytes",
-                            (json_int_t)file.layout.file_bytes));
+                            (json_int_t)file->first_entry, "entries", (json_int_t)file->n_entries,
+                            "extents", (json_int_t)file->layout.n_extents, "structure_bytes",
+                            (json_int_t)file->layout.structure_bytes, "first_region",
+                            (json_int_t)first_region(plan, &file->layout), "payload_bytes",
+                            (json_int_t)file->layout.payload_bytes, "file_bytes",
+                            (json_int_t)file->layout.file_bytes));
     }
     return list;
 }
@@ -320,27 +322,27 @@ static void print_regions(const struct plan *plan) {
 static void print_files(const struct plan *plan) {
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX];
     for (uint32_t i = 0, run; i < plan->split.n_segments; i += run) {
-        struct file file = file_at(plan, i);
+        const struct file *file = &plan->files[i];
         for (run = 1; i + run < plan->split.n_segments; run++)
-            if (file_at(plan, i + run).n_entries != file.n_entries) break;
-        printf("  %u file%s of %u experts", run, run == 1 ? "" : "s", file.n_entries);
+            if (file[run].n_entries != file->n_entries) break;
+        printf("  %u file%s of %u experts", run, run == 1 ? "" : "s", file->n_entries);
         if (plan->extent != 0)
-            printf(", %llu extents of %u", (unsigned long long)file.layout.n_extents, plan->extent);
+            printf(", %llu extents of %u", (unsigned long long)file->layout.n_extents,
+                   plan->extent);
         printf(": %s, structure %s, payload from byte %llu\n",
-               plec_size_text(a, file.layout.file_bytes),
-               plec_size_text(b, file.layout.structure_bytes),
-               (unsigned long long)first_region(plan, &file.layout));
+               plec_size_text(a, file->layout.file_bytes),
+               plec_size_text(b, file->layout.structure_bytes),
+               (unsigned long long)first_region(plan, &file->layout));
     }
 }
 
 /* What extents would be, where none were asked for. */
 static void print_possible_extents(const struct plan *plan) {
     char size[PLEC_UNIT_TEXT_MAX];
-    struct file file = file_at(plan, 0);
+    uint32_t n_entries = plan->files[0].n_entries;
     struct plec_segment_layout layout;
     for (uint32_t width = 8; width <= 32; width *= 2)
-        if (file.n_entries >= width &&
-            lay_out(&layout, plan, 0, file.n_entries, width, NULL) == PLEC_OK)
+        if (n_entries >= width && lay_out(&layout, plan, 0, n_entries, width, NULL) == PLEC_OK)
             printf("  --extent %-2u would make extents of %u: %llu a file, %s each\n", width, width,
                    (unsigned long long)layout.n_extents, plec_size_text(size, layout.extent_bytes));
 }
@@ -369,6 +371,12 @@ static void print_text(const struct plan *plan) {
         print_possible_extents(plan);
 }
 
+static int report(const struct plan *plan, bool as_json) {
+    if (as_json) return print_json(plan);
+    print_text(plan);
+    return PLEC_EXIT_OK;
+}
+
 static int make_plan(struct plan *plan, const char *regions, bool paired, uint64_t cap) {
     int leave = add_regions(plan, regions);
     if (leave == PLEC_CLI_GO_ON && paired) leave = pair_up(plan);
@@ -377,10 +385,12 @@ static int make_plan(struct plan *plan, const char *regions, bool paired, uint64
     struct plec_error err;
     struct plec_segment_layout whole;
     /* The whole bank as one file bounds every sum over its files. */
-    if (lay_out(&whole, plan, 0, plan->widths.experts, plan->extent, &err) != PLEC_OK ||
-        split(plan, cap, &err) != PLEC_OK)
-        return plec_cli_usage(&command, "%s", err.message);
-    return PLEC_CLI_GO_ON;
+    enum plec_status status = lay_out(&whole, plan, 0, plan->widths.experts, plan->extent, &err);
+    if (status == PLEC_OK) status = split(plan, cap, &err);
+    if (status == PLEC_OK) status = lay_out_files(plan, &err);
+    if (status == PLEC_OK) return PLEC_CLI_GO_ON;
+    if (status == PLEC_NO_MEMORY) return plec_cli_error(&err);
+    return plec_cli_usage(&command, "%s", err.message);
 }
 
 int plec_command_layout(int argc, char **argv) {
@@ -426,8 +436,7 @@ int plec_command_layout(int argc, char **argv) {
         return plec_cli_usage(&command, "--extent 0 holds no expert");
     if (has_cap && cap == 0) return plec_cli_usage(&command, "--segment-cap 0 holds no file");
     leave = make_plan(&plan, regions, paired, cap);
-    if (leave != PLEC_CLI_GO_ON) return leave;
-    if (as_json) return print_json(&plan);
-    print_text(&plan);
-    return PLEC_EXIT_OK;
+    if (leave == PLEC_CLI_GO_ON) leave = report(&plan, as_json);
+    free(plan.files);
+    return leave;
 }
