@@ -65,8 +65,8 @@ static enum plec_status create_temporary(struct plec_atomic_file *file, size_t c
     return io_failed(err, "CannotCreate", file->temporary);
 }
 
-enum plec_status plec_atomic_file_open(struct plec_atomic_file *out, const char *path,
-                                       struct plec_error *err) {
+static enum plec_status open_file(struct plec_atomic_file *out, const char *path, bool with_folders,
+                                  struct plec_error *err) {
     *out = (struct plec_atomic_file){.fd = -1};
     size_t capacity = strlen(path) + 64;
     out->path = strdup(path);
@@ -76,11 +76,21 @@ enum plec_status plec_atomic_file_open(struct plec_atomic_file *out, const char 
         status = plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
     else if (path[0] == '\0')
         status = plec_fail(err, PLEC_IO, "CannotCreate", "an empty path names no file");
-    if (status == PLEC_OK) status = make_folders(strcpy(out->temporary, path), err);
+    if (status == PLEC_OK && with_folders) status = make_folders(strcpy(out->temporary, path), err);
     if (status == PLEC_OK) status = create_temporary(out, capacity, err);
     out->open = status == PLEC_OK;
     if (status != PLEC_OK) plec_atomic_file_abort(out);
     return status;
+}
+
+enum plec_status plec_atomic_file_open(struct plec_atomic_file *out, const char *path,
+                                       struct plec_error *err) {
+    return open_file(out, path, true, err);
+}
+
+enum plec_status plec_atomic_file_open_beside(struct plec_atomic_file *out, const char *path,
+                                              struct plec_error *err) {
+    return open_file(out, path, false, err);
 }
 
 enum plec_status plec_atomic_file_reserve(struct plec_atomic_file *file, uint64_t size,

@@ -26,6 +26,10 @@ struct plec_atomic_file {
  * PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_atomic_file_open(struct plec_atomic_file *out, const char *path,
                                                      struct plec_error *err);
+/* The same in a folder that must be there already: a mistyped path makes no folders. */
+PLEC_MUST_USE enum plec_status plec_atomic_file_open_beside(struct plec_atomic_file *out,
+                                                            const char *path,
+                                                            struct plec_error *err);
 
 /* Sets the size, and where the file system can reserves the space, so that a full disk is told
  * before hours of writing. Bytes never written are zeros. PLEC_IO "CannotReserve". */

@@ -31,8 +31,8 @@ PLEC_MUST_USE enum plec_status plec_json_load(json_t **out, const char *path,
  * order, no final newline. PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_json_format(char **out, size_t *n_bytes, const json_t *document,
                                                 struct plec_error *err);
-/* Writes atomically (temporary name beside it, fsync, rename, directory fsync). PLEC_IO; the path
- * then holds what it held before. */
+/* Writes a file that stands whole under its name or not at all (lyrw/atomic_file.h), in a folder
+ * that is there. PLEC_IO; the path then holds what it held before. */
 PLEC_MUST_USE enum plec_status plec_json_store(const char *path, const json_t *document,
                                                struct plec_error *err);
 

@@ -1,11 +1,9 @@
 #include "manifests/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "lyrw/atomic_file.h"
 #include "manifests/json_place.h"
 
 /* A growing text. Once an append fails, all later ones do nothing. */
@@ -117,69 +115,14 @@ enum plec_status plec_json_format(char **out, size_t *n_bytes, const json_t *doc
     return PLEC_OK;
 }
 
-static enum plec_status io_failed(struct plec_error *err, const char *name, const char *path) {
-    return plec_fail(err, PLEC_IO, name, "%s: %s", path, strerror(errno));
-}
-
-static enum plec_status write_synced(int fd, const char *path, const char *bytes, size_t n_bytes,
-                                     struct plec_error *err) {
-    for (size_t at = 0; at < n_bytes;) {
-        ssize_t n = write(fd, bytes + at, n_bytes - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return io_failed(err, "WriteFailed", path);
-        at += (size_t)n;
-    }
-    return fsync(fd) == 0 ? PLEC_OK : io_failed(err, "SyncFailed", path);
-}
-
-/* Makes the rename itself durable. */
-static enum plec_status sync_folder(const char *path, struct plec_error *err) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL   ? strdup(".")
-                   : slash == path ? strdup("/")
-                                   : strndup(path, (size_t)(slash - path));
-    if (folder == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    enum plec_status status = PLEC_OK;
-    if (fd < 0 || fsync(fd) != 0) status = io_failed(err, "SyncFailed", folder);
-    if (fd >= 0) close(fd);
-    free(folder);
-    return status;
-}
-
-/* A new file beside path: several writers at once each get their own, and the mode is the usual
- * one, not mkstemp's. temporary: [capacity]. */
-static int open_temporary(char *temporary, size_t capacity, const char *path) {
-    enum { TRIES = 1000 };
-    for (unsigned i = 0; i < TRIES; i++) {
-        snprintf(temporary, capacity, "%s.tmp-%ld-%u", path, (long)getpid(), i);
-        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) return fd;
-    }
-    return -1;
-}
-
 static enum plec_status write_file(const char *path, const char *bytes, size_t n_bytes,
                                    struct plec_error *err) {
-    size_t capacity = strlen(path) + 48;
-    char *temporary = malloc(capacity);
-    if (temporary == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
-    enum plec_status status;
-    int fd = open_temporary(temporary, capacity, path);
-    if (fd < 0) {
-        status = io_failed(err, "CannotCreate", temporary);
-        goto free_name;
-    }
-    status = write_synced(fd, temporary, bytes, n_bytes, err);
-    if (close(fd) != 0 && status == PLEC_OK) status = io_failed(err, "WriteFailed", temporary);
-    if (status == PLEC_OK && rename(temporary, path) != 0)
-        status = io_failed(err, "RenameFailed", path);
-    if (status == PLEC_OK)
-        status = sync_folder(path, err);
-    else
-        unlink(temporary);
-free_name:
-    free(temporary);
+    struct plec_atomic_file file;
+    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
+    if (status != PLEC_OK) return status;
+    status = plec_atomic_file_write(&file, 0, bytes, n_bytes, err);
+    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
+    plec_atomic_file_abort(&file);
     return status;
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+
 using namespace plec_test;
 
 namespace {
@@ -269,10 +271,48 @@ TEST(RunCommand, ManyTokensRunInStepsAndKeepTheirNumbers) {
 
 TEST(RunCommand, WhatTheMachineCannotIsFour) {
     TempDir dir;
-    expect_message(run_case({"--output", dir.path("no/such/y.npy")}), 4, {"CannotWrite"});
-    expect_message(run_case({"--output", "/dev/full"}), 4, {"CannotWrite", "/dev/full"});
+    expect_message(run_case({"--output", dir.path("no/such/y.npy")}), 4,
+                   {"CannotCreate", "no/such/y.npy"});
+    expect_message(run_case({"--output", "/dev/full"}), 4, {"WriteFailed", "/dev/full"});
     ToolResult cuda = run_case({"--device", "cuda"});
     if (cuda.exit_status != 0) expect_message(cuda, 4, {"Device"});
+}
+
+/* A limit on the size of files, like a full disk: no signal, no half an array, the old one stays.
+ */
+TEST(RunCommand, AnOutputThatDoesNotFitLeavesTheOldOneAlone) {
+    TempDir dir;
+    std::string path = save_f32(dir, "y.npy", {1, 2, 3}, 1, 3);
+    struct rlimit before, small;
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 1000;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ToolResult result = run_case({"--output", path});
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    expect_message(result, 4, {"WriteFailed", path});
+    EXPECT_EQ(read_npy(path).values, (std::vector<double>{1, 2, 3}));
+    EXPECT_EQ(list_folder(dir.path(), "").size(), 1u) << "the temporary file is gone";
+}
+
+TEST(RunCommand, TokensAreMadeForTheBankAndNotForWhatAManifestSays) {
+    BankDirectory dir;
+    dir.set_index("hidden_size", "4294967295");
+    ToolResult result = run_tool({"run", dir.write(), "--random", "1"});
+    expect_message(result, 3, {"DimensionContradicted", "4294967295"});
+}
+
+TEST(RunCommand, WhatIsAssumedIsSaidOnce) {
+    TempDir dir;
+    BankDirectory bank;
+    bank.set("plectrum", "{}");
+    std::string ids = save_i32(dir, "i.npy", {0, 1}, 1, 2);
+    std::string weights = save_f32(dir, "w.npy", {0.5f, 0.5f}, 1, 2);
+    ToolResult result = run_tool(
+        {"run", bank.write(), "--random", "1", "--ids", ids, "--weights", weights, "--check"});
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_EQ(result.err,
+              "plectrum: routed experts: no activation is given; gated-mlp-v1 uses silu\n");
 }
 
 TEST(RunCommand, BrokenBanksAreThreeByName) {

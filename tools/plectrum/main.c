@@ -1,5 +1,6 @@
 /* main.c: the command-line tool `plectrum`: finds the command and leaves with its exit status. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,9 +20,9 @@ static const struct command commands[] = {
      plec_command_kernels},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
+    {"run", "run one MoE layer", plec_command_run},
     {"trace", "replay a recorded routing through caches of every policy", plec_command_trace},
     {"verify", "check everything that can be checked without running", plec_command_verify},
-    {"run", "run one MoE layer", plec_command_run},
     {"version", "tell the version, what was built in and what the machine offers",
      plec_command_version},
 };
@@ -29,7 +30,7 @@ enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_overview(FILE *stream) {
     fputs("NAME\n"
-          "    plectrum - run Mixture-of-Experts layers from LYRW v2 expert banks\n\n"
+          "    plectrum - run Mixture-of-Experts layers from expert banks and GGUF files\n\n"
           "SYNOPSIS\n"
           "    plectrum COMMAND [OPTIONS] [PATH]\n"
           "    plectrum COMMAND --help\n\n"
@@ -88,6 +89,8 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    /* A limit on file sizes is told like a full disk, and what was begun is cleaned up. */
+    signal(SIGXFSZ, SIG_IGN);
     int status = dispatch(argc, argv);
     /* A full disk shows here at the latest: output that did not arrive is no success. */
     errno = 0;

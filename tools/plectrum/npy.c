@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "lyrw/atomic_file.h"
 #include "lyrw/cursor.h"
 
 static const char magic[] = "\x93NUMPY";
@@ -245,22 +247,44 @@ static void make_header(char *out, enum plec_npy_type type, uint64_t rows, uint6
     out[WRITE_HEADER_BYTES - 1] = '\n';
 }
 
-enum plec_status plec_npy_write(const char *path, enum plec_npy_type type, const void *values,
-                                uint64_t rows, uint64_t cols, struct plec_error *err) {
-    char header[WRITE_HEADER_BYTES];
-    size_t n_values = (size_t)(rows * cols);
-    make_header(header, type, rows, cols);
+/* Header and values through a file that stands open. */
+static enum plec_status write_atomic(const char *path, const char *header, const void *values,
+                                     uint64_t n_bytes, struct plec_error *err) {
+    struct plec_atomic_file file;
+    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
+    if (status != PLEC_OK) return status;
+    status = plec_atomic_file_write(&file, 0, header, WRITE_HEADER_BYTES, err);
+    if (status == PLEC_OK)
+        status = plec_atomic_file_write(&file, WRITE_HEADER_BYTES, values, n_bytes, err);
+    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
+    plec_atomic_file_abort(&file);
+    return status;
+}
+
+/* A device or a pipe is written to, never replaced. */
+static enum plec_status write_through(const char *path, const char *header, const void *values,
+                                      uint64_t n_bytes, struct plec_error *err) {
     FILE *file = fopen(path, "wb");
     if (file == NULL)
-        return plec_fail(err, PLEC_IO, "CannotWrite", "%s: %s", path, strerror(errno));
-    bool written =
-        fwrite(header, 1, sizeof header, file) == sizeof header &&
-        (n_values == 0 || fwrite(values, types[type].n_bytes, n_values, file) == n_values);
+        return plec_fail(err, PLEC_IO, "CannotCreate", "%s: %s", path, strerror(errno));
+    bool written = fwrite(header, 1, WRITE_HEADER_BYTES, file) == WRITE_HEADER_BYTES &&
+                   fwrite(values, 1, (size_t)n_bytes, file) == n_bytes;
     int reason = errno;
     if (fclose(file) != 0 && written) {
         written = false;
         reason = errno;
     }
-    if (!written) return plec_fail(err, PLEC_IO, "CannotWrite", "%s: %s", path, strerror(reason));
-    return PLEC_OK;
+    if (written) return PLEC_OK;
+    return plec_fail(err, PLEC_IO, "WriteFailed", "%s: %s", path, strerror(reason));
+}
+
+enum plec_status plec_npy_write(const char *path, enum plec_npy_type type, const void *values,
+                                uint64_t rows, uint64_t cols, struct plec_error *err) {
+    char header[WRITE_HEADER_BYTES];
+    uint64_t n_bytes = rows * cols * types[type].n_bytes;
+    make_header(header, type, rows, cols);
+    struct stat info;
+    bool special = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    return special ? write_through(path, header, values, n_bytes, err)
+                   : write_atomic(path, header, values, n_bytes, err);
 }

@@ -46,7 +46,8 @@ PLEC_MUST_USE enum plec_status plec_npy_open(struct plec_npy *out, const char *p
                                              struct plec_error *err);
 void plec_npy_close(struct plec_npy *npy);
 
-/* Writes values [rows, cols] of a 4-byte type, C order, version 1.0. PLEC_IO. */
+/* Writes values [rows, cols], C order, version 1.0: a file whole under its name or not at all; what
+ * stands there and is no regular file is written to. PLEC_IO, PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_npy_write(const char *path, enum plec_npy_type type,
                                               const void *values, uint64_t rows, uint64_t cols,
                                               struct plec_error *err);

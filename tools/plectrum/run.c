@@ -194,22 +194,34 @@ static enum plec_status load_optional(struct plec_array *out, const char *path, 
     return path != NULL ? plec_array_load(out, path, types, rows, cols, err) : PLEC_OK;
 }
 
-static enum plec_status load_arrays(struct run *run, struct plec_error *err) {
+/* What must be known before the layer is bound: how many tokens, and the caller's routing. */
+static enum plec_status load_tokens(struct run *run, struct plec_error *err) {
     const unsigned f32 = 1u << PLEC_NPY_F32, f16 = 1u << PLEC_NPY_F16, i32 = 1u << PLEC_NPY_I32;
     const struct options *o = &run->o;
-    uint32_t width = run->info.hidden_size;
-    enum plec_status status =
-        o->input != NULL ? plec_array_load(&run->x, o->input, f32 | f16, UINT32_MAX, width, err)
-                         : plec_array_random(&run->x, o->random, width, o->seed, err);
-    if (status != PLEC_OK) return status;
+    enum plec_status status = load_optional(&run->x, o->input, f32 | f16, UINT32_MAX, 0, err);
+    if (o->input == NULL) run->x.rows = o->random;
     uint32_t rows = run->x.rows;
-    status = load_optional(&run->router_input, o->router_input, f32 | f16, rows, width, err);
-    if (status == PLEC_OK) status = plec_array_widen(&run->router_input, err);
     if (status == PLEC_OK) status = load_optional(&run->tokens, o->tokens, i32, rows, 1, err);
     if (status == PLEC_OK) status = load_optional(&run->ids, o->ids, i32, rows, 0, err);
     if (status == PLEC_OK)
         status = load_optional(&run->weights, o->weights, f32, rows, run->ids.cols, err);
     return status;
+}
+
+/* What has the layer's width: that is the bound layer's, not yet what a manifest says it will be.
+ */
+static enum plec_status load_vectors(struct run *run, struct plec_error *err) {
+    const unsigned f32 = 1u << PLEC_NPY_F32, f16 = 1u << PLEC_NPY_F16;
+    const struct options *o = &run->o;
+    uint32_t rows = run->x.rows, width = run->bound->layer.hidden_size;
+    if (o->input != NULL && run->x.cols != width)
+        return plec_fail(err, PLEC_BAD_INPUT, "WrongWidth", "%s: it has %u columns, wanted %u",
+                         o->input, run->x.cols, width);
+    enum plec_status status =
+        o->input != NULL ? PLEC_OK : plec_array_random(&run->x, rows, width, o->seed, err);
+    if (status == PLEC_OK)
+        status = load_optional(&run->router_input, o->router_input, f32 | f16, rows, width, err);
+    return status == PLEC_OK ? plec_array_widen(&run->router_input, err) : status;
 }
 
 /* --- the run -----------------------------------------------------------------------------------
@@ -242,7 +254,7 @@ static enum plec_status make_results(struct run *run, struct plec_error *err) {
     uint32_t rows = run->x.rows;
     run->n_slots = run->ids.values != NULL ? run->ids.cols : run->bound->layer.router.top_k;
     enum plec_status status =
-        plec_array_make(&run->y, PLEC_NPY_F32, rows, run->info.hidden_size, err);
+        plec_array_make(&run->y, PLEC_NPY_F32, rows, run->bound->layer.hidden_size, err);
     if (status == PLEC_OK)
         status = plec_array_make(&run->ids_out, PLEC_NPY_I32, rows, run->n_slots, err);
     if (status == PLEC_OK)
@@ -289,6 +301,7 @@ static enum plec_status forward(const struct run *run, struct plec_runner *runne
         if (keep_routing) args.weights_out = row_at(&run->weights_out, first);
         struct plec_error step_error;
         enum plec_status stepped = plec_runner_forward(runner, &args, &step_error);
+        if (stepped != PLEC_OK) plec_error_context(&step_error, "%s", run->o.path);
         if (stepped != PLEC_OK && status == PLEC_OK) {
             status = stepped;
             *err = step_error;
@@ -343,18 +356,29 @@ static enum plec_status check_against_reference(struct run *run, struct plec_err
     return PLEC_OK;
 }
 
+/* Binding is told once; the second runner of --check binds the same layer again. */
+static void say_while_unbound(void *user, enum plec_log_level level, const char *message) {
+    const struct run *run = user;
+    if (run->bound == NULL && level == PLEC_LOG_RUN) plec_cli_say("%s", message);
+}
+
 static enum plec_status prepare(struct run *run, struct plec_error *err) {
     struct plec_container_options options = {.profile = run->o.profile,
                                              .architecture = run->o.architecture,
                                              .set = run->o.set,
-                                             .log = plec_cli_log()};
+                                             .log = {say_while_unbound, run}};
     enum plec_status status = plec_container_open(&run->container, run->o.path, &options, err);
     if (status == PLEC_OK) status = choose_layer(run, err);
-    if (status == PLEC_OK) status = load_arrays(run, err);
-    if (status == PLEC_OK) status = open_runner(&run->runner, run, run->o.device, err);
+    if (status == PLEC_OK) status = load_tokens(run, err);
     if (status != PLEC_OK) return status;
+    status = open_runner(&run->runner, run, run->o.device, err);
+    if (status != PLEC_OK) {
+        if (status != PLEC_NO_DEVICE) plec_error_context(err, "%s", run->o.path);
+        return status;
+    }
     run->bound = plec_runner_layer(run->runner, run->o.layer);
-    return make_results(run, err);
+    status = load_vectors(run, err);
+    return status == PLEC_OK ? make_results(run, err) : status;
 }
 
 /* A token that could not be routed is an error, and the rows of the others are still written. */
