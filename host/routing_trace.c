@@ -103,11 +103,13 @@ static enum plec_status read_header(struct plec_trace *trace, struct reader *rea
     reader->line++;
     if (reader->failed) return PLEC_MALFORMED;
     uint64_t all = (uint64_t)info->n_layers * info->n_experts;
-    if (all > PLEC_TRACE_MAX_EXPERTS || (all > 0 && info->entry_bytes > (uint64_t)INT64_MAX / all))
-        return plec_fail(reader->err, PLEC_UNSUPPORTED, "TraceTooLarge",
-                         "%u layers of %u experts of %" PRIu64 " bytes; at most %d experts in all",
-                         info->n_layers, info->n_experts, info->entry_bytes,
-                         PLEC_TRACE_MAX_EXPERTS);
+    if (all > PLEC_TRACE_MAX_EXPERTS || info->n_layers > PLEC_TRACE_MAX_EXPERTS ||
+        info->n_experts > PLEC_TRACE_MAX_EXPERTS ||
+        (all > 0 && info->entry_bytes > (uint64_t)INT64_MAX / all))
+        return plec_fail(
+            reader->err, PLEC_UNSUPPORTED, "TraceTooLarge",
+            "%u layers of %u experts of %" PRIu64 " bytes; at most %d of each and in all",
+            info->n_layers, info->n_experts, info->entry_bytes, PLEC_TRACE_MAX_EXPERTS);
     return PLEC_OK;
 }
 

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Layers x experts that a trace may name: tables are as large. */
+/* Layers, experts of a layer, and layers x experts that a trace may name: tables are as large. */
 enum { PLEC_TRACE_MAX_EXPERTS = 1 << 20 };
 
 struct plec_trace_info {

@@ -241,6 +241,29 @@ TEST(Prefetch, SpeculationStartsNoReadWhileADemandWaits) {
     EXPECT_EQ(counters(t).n_requests, 0u);
 }
 
+TEST(Prefetch, SpeculationBeginsNoCopyWhileADemandWaitsButEndsThoseItBegan) {
+    TiersOptions options;
+    options.max_unconsumed = 4;
+    options.entry_bytes = 3000;
+    options.prefetch.chunk_bytes = 1000;
+    Tiers t(options);
+    ask(t, 0, 1, PLEC_LIKELY);
+    ask(t, 1, 1, PLEC_LIKELY);
+    end(t, read_job(t));
+    end(t, read_job(t));
+    plec_job first = copy_job(t);
+    wait_for(t, 2, 1);
+    plec_job demand = read_job(t);
+    end(t, first);
+    end(t, copy_job(t));
+    plec_job last = copy_job(t);
+    EXPECT_EQ(last.key, first.key) << "it holds a slot and a frame";
+    end(t, last);
+    EXPECT_TRUE(no_copy(t)) << "the other has begun nothing";
+    end(t, demand);
+    EXPECT_EQ(copy_job(t).key, 2u);
+}
+
 /* vllm#51710: offload copies contended with collectives for the link, and nothing could cap them.
  */
 TEST(Prefetch, AClassReadsNoMoreBytesAtOnceThanItsBudget) {

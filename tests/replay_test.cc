@@ -106,9 +106,11 @@ TEST(RoutingTrace, RefusalsNameLineAndFault) {
         EXPECT_STREQ(p.err.name, c.name) << c.text;
         EXPECT_NE(std::string(p.err.message).find(c.says), std::string::npos) << p.err.message;
     }
-    Parsed huge("plectrum-trace,1,4000000000,4000000000,1000,0\n");
-    EXPECT_EQ(huge.status, PLEC_UNSUPPORTED);
-    EXPECT_STREQ(huge.err.name, "TraceTooLarge");
+    for (const char *sizes : {"4000000000,4000000000", "400000000,0", "0,400000000", "2,9999999"}) {
+        Parsed huge("plectrum-trace,1," + std::string(sizes) + ",1000,0\n");
+        EXPECT_EQ(huge.status, PLEC_UNSUPPORTED) << sizes;
+        EXPECT_STREQ(huge.err.name, "TraceTooLarge");
+    }
 }
 
 std::string made_trace(Trace kind, uint32_t n_steps) {

@@ -83,33 +83,6 @@ plec_residency_options slots(uint32_t n, plec_residency_policy policy = PLEC_RES
     return options;
 }
 
-TEST(Keyspace, NumbersExtentsOfAllLayersAndFindsTheirExperts) {
-    plec_keyspace keys;
-    ASSERT_EQ(plec_keyspace_open_uniform(&keys, 3, 10, 4, BYTES, nullptr), PLEC_OK);
-    EXPECT_EQ(keys.n_keys, 9u);
-    EXPECT_EQ(keys.n_experts, 30u);
-    EXPECT_EQ(keys.keys[5].n_entries, 2u); /* the last extent of a layer is cut short */
-    EXPECT_EQ(plec_key_full(&keys.keys[5]), 3u);
-    for (uint32_t layer = 0; layer < 3; layer++)
-        for (uint32_t expert = 0; expert < 10; expert++) {
-            uint64_t bit;
-            uint32_t key = plec_keyspace_find(&bit, &keys, layer, expert);
-            EXPECT_EQ(key, layer * 3 + expert / 4);
-            EXPECT_EQ(bit, uint64_t(1) << expert % 4);
-        }
-    plec_keyspace_close(&keys);
-}
-
-TEST(Keyspace, RefusesAnExtentWithMoreExpertsThanBits) {
-    plec_keyspace keys;
-    plec_error err;
-    EXPECT_EQ(plec_keyspace_open_uniform(&keys, 1, 65, 65, BYTES, &err), PLEC_BAD_INPUT);
-    EXPECT_STREQ(err.name, "ExtentTooWide");
-    ASSERT_EQ(plec_keyspace_open_uniform(&keys, 1, 64, 64, BYTES, &err), PLEC_OK);
-    EXPECT_EQ(plec_key_full(&keys.keys[0]), UINT64_MAX);
-    plec_keyspace_close(&keys);
-}
-
 TEST(Residency, RefusesATierWithoutSlots) {
     plec_keyspace keys;
     ASSERT_EQ(plec_keyspace_open_uniform(&keys, 1, 4, 4, BYTES, nullptr), PLEC_OK);
@@ -476,6 +449,18 @@ TEST(Residency, WhatIsThereCanBeKeptForACertainUse) {
     EXPECT_TRUE(t.there(0));
     EXPECT_FALSE(t.bring(3, PLEC_PLACE_CERTAIN, 4));
     plec_residency_expect(t.tier, 9, 4); /* has no slot: nothing */
+}
+
+TEST(Residency, WhatWasBroughtInVainLeavesBeforeWhatWasUsed) {
+    for (plec_residency_policy policy : {PLEC_RESIDENCY_LRU, PLEC_RESIDENCY_LFU}) {
+        Tier t(slots(2, policy));
+        t.use(0);
+        ASSERT_TRUE(t.bring(1, PLEC_PLACE_SPECULATION, 3));
+        plec_residency_advance(t.tier, 4); /* nobody came for it, though it is the newer */
+        t.use(2);
+        EXPECT_TRUE(t.there(0));
+        EXPECT_FALSE(t.there(1));
+    }
 }
 
 TEST(Residency, SpeculationSparesWhatWasUsedLately) {
