@@ -246,6 +246,15 @@ static enum plec_status bind_branch(struct binder *b, struct plec_error *err) {
     return open_dense(&b->out->layer.dense, b->out, &args, err);
 }
 
+static void take_left_out(struct binder *b) {
+    b->out->left_out = b->manifest->left_out;
+    if (b->out->left_out != NULL)
+        plec_log_write(&b->vindex->log, PLEC_LOG_RUN,
+                       "layer %u: tensor \"%s\": a branch beside the experts is left out; the "
+                       "output is the experts' alone",
+                       b->manifest->layer, b->out->left_out);
+}
+
 static enum plec_status bind_out_scale(struct binder *b, struct plec_error *err) {
     double scale = b->manifest->has_out_scale ? b->manifest->out_scale : 1.0;
     b->out->layer.out_scale = scale;
@@ -268,6 +277,7 @@ static enum plec_status bind_moe(struct binder *b, struct plec_error *err) {
     if (status != PLEC_OK) return status;
     if (layer->shared.n_entries > 0) layer->shared_gate = b->control.shared_gate;
     b->out->input_norm = b->control.input_norm;
+    take_left_out(b);
     layer->routed.gate_scale = b->control.gate_scale;
     layer->routed.up_scale = b->control.up_scale;
     layer->routed.down_scale = b->control.down_scale;

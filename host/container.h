@@ -75,6 +75,8 @@ struct plec_bound_layer {
     uint32_t n_token_ids;
     struct plec_matrix input_norm; /* gain of the norm in front of the layer: carried for whoever
                                       builds a model around it, never applied; or without values */
+    const char *left_out;          /* tensor of a branch that reads another vector and is no part
+                                      of the layer; NULL: nothing is left out. In `owned`, or a view */
     struct plec_arena owned;       /* tables and small vectors made by bind */
 };
 

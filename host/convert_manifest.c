@@ -260,7 +260,8 @@ static enum plec_status describe_moe(json_t *manifest, const struct plec_convert
         .router = router_of(bound, names),
         .routed = bank_of(&layer->routed, names->keys[PLEC_CONVERT_ROUTED], latent),
         .control = control ? names->keys[PLEC_CONVERT_CONTROL] : NULL,
-        .expert = expert_of(&layer->routed.maths)};
+        .expert = expert_of(&layer->routed.maths),
+        .left_out = bound->left_out};
     take_branches(&out, layer, names);
     take_latent(&out, layer, names);
     enum plec_status status = check_layer(bound, err);

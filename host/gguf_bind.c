@@ -280,7 +280,8 @@ static enum plec_status bind_branch(const struct binding *b) {
                    "tensor \"%s\": a dense branch %s is left out; the output is the experts' alone",
                    plec_view_text(tensor->name, name),
                    arch != NULL ? "that reads another vector" : "of an unknown architecture");
-    return PLEC_OK;
+    b->out->left_out = plec_arena_text(&b->out->owned, name, b->err);
+    return b->out->left_out != NULL ? PLEC_OK : PLEC_NO_MEMORY;
 }
 
 static enum plec_status settle_factor(const struct binding *b) {

@@ -80,6 +80,7 @@ static void read_layer_plectrum(struct plec_moe_layer *out, const struct plec_fi
     read_expert(&out->shared_expert, &plectrum, "shared_expert");
     read_branch(&out->branch, &plectrum);
     out->has_norm_eps = plec_field_real_or_none(&out->norm_eps, &plectrum, "norm_eps");
+    out->left_out = plec_field_string_or_none(&plectrum, "left_out");
     out->has_out_scale = plec_field_real_or_none(&out->out_scale, &plectrum, "out_scale");
     read_router_extra(&out->router.extra, &plectrum);
 }

@@ -75,6 +75,7 @@ struct plec_moe_layer {
     struct plec_moe_branch branch;
     bool has_norm_eps, has_out_scale;
     double norm_eps, out_scale; /* out_scale multiplies the sum of all branches */
+    const char *left_out;       /* a tensor of the model that is no part of this layer, or NULL */
 };
 
 /* plectrum.dense: a dense layer as a bank of one entry. */

@@ -66,6 +66,7 @@ static json_t *layer_plectrum_value(struct plec_members *members,
     if (layer->branch.present)
         plec_member_set(members, value, "dense_branch", branch_value(members, &layer->branch));
     set_real(members, value, "out_scale", layer->has_out_scale, layer->out_scale);
+    set_string(members, value, "left_out", layer->left_out);
     if (layer->router.extra.given)
         plec_member_set(members, value, "router",
                         router_extra_value(members, &layer->router.extra));

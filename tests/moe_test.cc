@@ -518,6 +518,7 @@ TEST(MoeBuild, OurAdditionsReadBackAsBuilt) {
     set_member(document.get(), "layers/0/plectrum/dense_branch",
                R"({"storage": "dense/layer_001", "expert": {"activation": "gelu_tanh"}})");
     set_member(document.get(), "layers/0/plectrum/out_scale", "0.7071067811865476");
+    set_member(document.get(), "layers/0/plectrum/left_out", "\"blk.1.ffn_up.weight\"");
     Moe moe(document.get());
     Json built;
     plec_error err = {};
@@ -543,6 +544,7 @@ TEST(MoeBuild, OurAdditionsReadBackAsBuilt) {
     EXPECT_TRUE(again.layers[0].branch.present && again.layers[0].has_out_scale);
     EXPECT_STREQ(again.layers[0].branch.storage, "dense/layer_001");
     EXPECT_EQ(again.layers[0].out_scale, 0.7071067811865476);
+    EXPECT_STREQ(again.layers[0].left_out, "blk.1.ffn_up.weight");
     EXPECT_STREQ(again.layers[0].router.extra.ids_from, "tokens");
     EXPECT_STREQ(again.layers[0].router.extra.input, "attention");
     EXPECT_EQ(again.layers[0].router.extra.input_eps, 1e-5);

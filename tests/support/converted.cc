@@ -131,6 +131,7 @@ void expect_same_layer(const plec_bound_layer &got, const plec_bound_layer &want
     EXPECT_EQ(got.routing_required, wanted.routing_required);
     EXPECT_EQ(got.router_input_required, wanted.router_input_required);
     EXPECT_EQ(a.out_scale, b.out_scale);
+    EXPECT_STREQ(got.left_out, wanted.left_out);
     expect_same_router(a.router, b.router);
     expect_same_bank(a.routed, b.routed, "routed");
     expect_same_bank(a.shared, b.shared, "shared");
