@@ -105,25 +105,25 @@ enum plec_rung {
 const char *plec_rung_name(enum plec_rung rung);
 
 /* What a backend says of itself. Facts come from the backend's own table of kernels. */
-struct plec_backend {
+struct plec_backend_facts {
     const char *name; /* "reference", "cpu", "cuda" */
     enum plec_rung (*rung)(const struct plec_programme *programme, uint16_t format);
 };
 
 /* The rung of an expert whose operands are in these formats [n_formats]: the lowest of theirs. A
  * format without a codec is representable, whatever the backend says. */
-enum plec_rung plec_registry_rung(const struct plec_backend *backend,
+enum plec_rung plec_registry_rung(const struct plec_backend_facts *backend,
                                   const struct plec_programme *programme, const uint16_t *formats,
                                   size_t n_formats);
 
 struct plec_registry_row {
     const struct plec_programme *programme;
     const struct plec_format *format;
-    const struct plec_backend *backend;
+    const struct plec_backend_facts *backend;
     enum plec_rung rung;
 };
 /* Calls visit(user, row) for every programme x format x backend, backends innermost. */
-void plec_registry_visit(const struct plec_backend *backends, size_t n_backends,
+void plec_registry_visit(const struct plec_backend_facts *backends, size_t n_backends,
                          void (*visit)(void *user, const struct plec_registry_row *row),
                          void *user);
 

@@ -8,7 +8,7 @@ const char *plec_rung_name(enum plec_rung rung) {
     return rung <= PLEC_RUNG_PRODUCTION ? rung_names[rung] : "unknown";
 }
 
-enum plec_rung plec_registry_rung(const struct plec_backend *backend,
+enum plec_rung plec_registry_rung(const struct plec_backend_facts *backend,
                                   const struct plec_programme *programme, const uint16_t *formats,
                                   size_t n_formats) {
     enum plec_rung lowest = PLEC_RUNG_PRODUCTION;
@@ -21,7 +21,7 @@ enum plec_rung plec_registry_rung(const struct plec_backend *backend,
     return n_formats > 0 ? lowest : PLEC_RUNG_REPRESENTABLE;
 }
 
-void plec_registry_visit(const struct plec_backend *backends, size_t n_backends,
+void plec_registry_visit(const struct plec_backend_facts *backends, size_t n_backends,
                          void (*visit)(void *user, const struct plec_registry_row *row),
                          void *user) {
     size_t n_programmes, n_formats;

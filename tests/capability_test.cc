@@ -295,14 +295,14 @@ plec_rung says_by_format(const plec_programme *programme, uint16_t format) {
 } // namespace
 
 TEST(Registry, AnExpertStandsOnTheLowestRungOfItsFormats) {
-    const plec_backend backend = {"cpu", says_by_format};
+    const plec_backend_facts backend = {"cpu", says_by_format};
     const plec_programme *gated = plec_programme_find(GATED);
     const uint16_t formats[] = {PLEC_FORMAT_Q4_K, F32, UNKNOWN};
     EXPECT_EQ(plec_registry_rung(&backend, gated, formats, 1), PLEC_RUNG_DISPATCHED);
     EXPECT_EQ(plec_registry_rung(&backend, gated, formats, 2), PLEC_RUNG_REFERENCE);
     EXPECT_EQ(plec_registry_rung(&backend, gated, formats, 3), PLEC_RUNG_REPRESENTABLE);
     EXPECT_EQ(plec_registry_rung(&backend, gated, formats, 0), PLEC_RUNG_REPRESENTABLE);
-    const plec_backend boaster = {"boaster", says_production};
+    const plec_backend_facts boaster = {"boaster", says_production};
     EXPECT_EQ(plec_registry_rung(&boaster, gated, formats + 2, 1), PLEC_RUNG_REPRESENTABLE)
         << "no codec, no kernel";
     EXPECT_STREQ(plec_rung_name(PLEC_RUNG_REPRESENTABLE), "representable");
@@ -310,7 +310,8 @@ TEST(Registry, AnExpertStandsOnTheLowestRungOfItsFormats) {
 }
 
 TEST(Registry, VisitsEveryProgrammeFormatAndBackendOnce) {
-    const plec_backend backends[] = {{"reference", says_by_format}, {"other", says_production}};
+    const plec_backend_facts backends[] = {{"reference", says_by_format},
+                                           {"other", says_production}};
     std::map<std::string, plec_rung> rows;
     plec_registry_visit(
         backends, 2,

@@ -54,7 +54,7 @@ static enum plec_rung cuda_rung(const struct plec_programme *programme, uint16_t
     return device_rung(CUDA, format);
 }
 
-static const struct plec_backend backends[N_BACKENDS] = {
+static const struct plec_backend_facts backends[N_BACKENDS] = {
     [REFERENCE] = {"reference", reference_rung},
     [CPU] = {"cpu", cpu_rung},
     [CUDA] = {"cuda", cuda_rung},
