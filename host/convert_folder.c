@@ -79,9 +79,9 @@ static bool is_number_pair(const char *text) {
     return m > 0 && text[n + 1 + m] == '\0';
 }
 
-/* What an atomic write leaves when its process is killed: "<file>.part-N-N", "<file>.tmp-N-N". */
+/* What an atomic write leaves when its process is killed: "<file>.part-N-N". */
 static bool is_leftover(const char *name) {
-    static const char *const endings[] = {".lyrw.part-", ".json.tmp-"};
+    static const char *const endings[] = {".lyrw.part-", ".json.part-"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         const char *found = strstr(name, endings[i]);
         if (found != NULL && is_number_pair(found + strlen(endings[i]))) return true;
