@@ -181,8 +181,8 @@ static void note_router(struct plec_container_verifier *v, const struct plec_moe
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
         if (features[i].there)
             plec_findings_add(&v->report->findings, PLEC_NOTE, features[i].name,
-                              "layer=%u: %s has no published executable definition; a run with "
-                              "the container's router refuses it",
+                              "layer=%u: %s has no published executable definition; a run "
+                              "refuses it, whoever routes",
                               layer->layer, features[i].what);
     if (router->k == 0)
         plec_findings_add(&v->report->findings, PLEC_NOTE, "SelectsNothing",

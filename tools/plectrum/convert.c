@@ -159,8 +159,8 @@ static void print_plan(const struct outcome *outcome) {
         struct plec_convert_file file = plec_convert_file_at(outcome->convert, i);
         print_file(&file);
     }
-    printf("would write %" PRIu64 " layers, %zu files, %s\n", outcome->report.n_layers, n,
-           plec_size_text(size, outcome->report.bytes));
+    printf("would write %" PRIu64 " layers, %zu file%s, %s\n", outcome->report.n_layers, n,
+           n == 1 ? "" : "s", plec_size_text(size, outcome->report.bytes));
 }
 
 static void print_text(const struct outcome *outcome) {

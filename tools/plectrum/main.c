@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/plectrum/bus_error.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
 
@@ -91,6 +92,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
     /* A limit on file sizes is told like a full disk, and what was begun is cleaned up. */
     signal(SIGXFSZ, SIG_IGN);
+    plec_catch_bus_errors();
     int status = dispatch(argc, argv);
     /* A full disk shows here at the latest: output that did not arrive is no success. */
     errno = 0;
