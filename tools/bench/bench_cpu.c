@@ -16,17 +16,16 @@
 #include "device/device.h"
 #include "device/reference/reference.h"
 #include "lyrw/encode.h"
+#include "tools/bench/random_bank.h"
 #include "tools/bench/read_bandwidth.h"
 
 enum {
     INPUT = 2048,
     INTERMEDIATE = 1024,
     SLOTS = 8,
-    SAMPLE_ROWS = 32, /* rows encoded a format; the bank is made of them */
     STEPS_MAX = 4096,
     STEPS_A_READ = 4, /* steps between two measurements of the bandwidth */
-    CHECKED = 2,      /* steps compared with the reference */
-    N_MATRICES = 2    /* gate_up fused, down */
+    CHECKED = 2       /* steps compared with the reference */
 };
 static const double nmse_most = 1e-9;
 
@@ -37,21 +36,13 @@ struct options {
     const char *formats;
 };
 
-/* A bank in one block of device memory. */
-struct bank {
-    struct plec_bank bank;
-    struct plec_entry *entries;
-    uint8_t *bytes;
-    uint64_t n_bytes, entry_bytes;
-};
-
 struct bench {
     const struct options *options;
     struct plec_device *device;
     struct plec_stream *stream;
-    struct bank bank;
+    struct plec_bench_bank bank;
     uint32_t *deck, dealt; /* [n_entries] experts in a random order, dealt in turn */
-    uint64_t random;
+    struct plec_bench_random random;
     int32_t *ids;   /* [tokens, SLOTS] */
     float *weights; /* [tokens, SLOTS] */
     float *x, *y;   /* [tokens, INPUT] */
@@ -68,100 +59,42 @@ static int fail(const char *what, const struct plec_error *err) {
     return 4;
 }
 
-/* xorshift64*: the same draws on every run. */
-static uint32_t draw(struct bench *bench, uint32_t below) {
-    bench->random ^= bench->random >> 12;
-    bench->random ^= bench->random << 25;
-    bench->random ^= bench->random >> 27;
-    return (uint32_t)((bench->random * UINT64_C(0x2545F4914F6CDD1D)) >> 32) % below;
-}
-
-static float draw_normal(struct bench *bench) {
-    float sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += (float)draw(bench, 1 << 24) / (float)(1 << 24);
-    return sum;
-}
-
-/* Encodes SAMPLE_ROWS rows of normal values and copies them, in random order, over a matrix of
- * every entry. */
-static enum plec_status fill_matrix(struct bench *bench, enum plec_operand_id id, uint64_t offset,
-                                    struct plec_error *err) {
-    struct plec_operand operand = bench->bank.bank.operands[id];
-    uint64_t row_bytes, row_scales;
-    enum plec_status status =
-        plec_format_size(&row_bytes, &row_scales, operand.format, 1, operand.cols, err);
-    if (status != PLEC_OK) return status;
-    float *source = malloc(sizeof(float) * SAMPLE_ROWS * operand.cols);
-    uint8_t *values = malloc(SAMPLE_ROWS * row_bytes),
-            *scales = malloc(SAMPLE_ROWS * row_scales + 1);
-    if (source == NULL || values == NULL || scales == NULL)
-        status = plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "sample rows");
-    for (size_t i = 0; status == PLEC_OK && i < (size_t)SAMPLE_ROWS * operand.cols; i++)
-        source[i] = draw_normal(bench) / sqrtf((float)operand.cols);
-    struct plec_encode_args encode = {operand.format, SAMPLE_ROWS, operand.cols,
-                                      source,         values,      scales};
-    if (status == PLEC_OK) status = plec_matrix_encode(&encode, err);
-    for (uint32_t e = 0; status == PLEC_OK && e < bench->bank.bank.n_entries; e++) {
-        uint8_t *to = bench->bank.bytes + e * bench->bank.entry_bytes + offset;
-        uint8_t *to_scales = to + operand.rows * row_bytes;
-        bench->bank.entries[e].values[id] = to;
-        bench->bank.entries[e].scales[id] = row_scales != 0 ? to_scales : NULL;
-        for (uint32_t row = 0; row < operand.rows; row++) {
-            uint32_t sample = draw(bench, SAMPLE_ROWS);
-            memcpy(to + row * row_bytes, values + sample * row_bytes, row_bytes);
-            memcpy(to_scales + row * row_scales, scales + sample * row_scales, row_scales);
-        }
-    }
-    free(scales), free(values), free(source);
-    return status;
-}
-
-static uint64_t matrix_bytes(const struct plec_operand *operand) {
-    uint64_t values = 0, scales = 0;
-    if (plec_format_size(&values, &scales, operand->format, operand->rows, operand->cols, NULL) !=
-        PLEC_OK)
-        return 0;
-    return (values + scales + 63) / 64 * 64;
+/* Bytes of one expert: what its gate_up and down matrices take. */
+static uint64_t expert_bytes(uint16_t format) {
+    uint64_t gate = 0, down = 0, scales = 0, n = 0;
+    if (plec_format_size(&gate, &scales, format, 2 * INTERMEDIATE, INPUT, NULL) == PLEC_OK)
+        n += gate + scales;
+    if (plec_format_size(&down, &scales, format, INPUT, INTERMEDIATE, NULL) == PLEC_OK)
+        n += down + scales;
+    return n;
 }
 
 static enum plec_status open_bank(struct bench *bench, uint16_t format, struct plec_error *err) {
-    struct plec_bank *bank = &bench->bank.bank;
-    memset(&bench->bank, 0, sizeof bench->bank);
-    bank->input_dim = bank->output_dim = INPUT;
-    bank->intermediate_dim = INTERMEDIATE;
-    bank->fusion = PLEC_FUSED_GATE_FIRST;
-    bank->maths.activation = PLEC_SILU;
-    bank->operands[PLEC_GATE] = (struct plec_operand){format, 2 * INTERMEDIATE, INPUT};
-    bank->operands[PLEC_DOWN] = (struct plec_operand){format, INPUT, INTERMEDIATE};
-    uint64_t gate_bytes = matrix_bytes(&bank->operands[PLEC_GATE]);
-    bench->bank.entry_bytes = gate_bytes + matrix_bytes(&bank->operands[PLEC_DOWN]);
     uint64_t wanted = (uint64_t)bench->options->bank_mib << 20;
-    bank->n_entries = (uint32_t)(wanted / bench->bank.entry_bytes + 1);
-    if (bank->n_entries < 2 * SLOTS) bank->n_entries = 2 * SLOTS;
-    bench->bank.n_bytes = bank->n_entries * bench->bank.entry_bytes;
-    bench->bank.entries = calloc(bank->n_entries, sizeof *bench->bank.entries);
-    bench->deck = malloc(bank->n_entries * sizeof *bench->deck);
-    if (bench->bank.entries == NULL || bench->deck == NULL)
-        return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "tables");
-    bank->entries = bench->bank.entries;
-    for (uint32_t e = 0; e < bank->n_entries; e++)
+    uint32_t n_entries = (uint32_t)(wanted / expert_bytes(format) + 1);
+    if (n_entries < 2 * SLOTS) n_entries = 2 * SLOTS;
+    struct plec_bench_bank_args args = {.device = bench->device,
+                                        .stream = bench->stream,
+                                        .gate_format = format,
+                                        .down_format = format,
+                                        .activation = PLEC_SILU,
+                                        .input_dim = INPUT,
+                                        .intermediate_dim = INTERMEDIATE,
+                                        .n_entries = n_entries,
+                                        .most_bytes = UINT64_MAX,
+                                        .seed = 88172645463325252u};
+    bench->deck = malloc(n_entries * sizeof *bench->deck);
+    if (bench->deck == NULL) return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "tables");
+    for (uint32_t e = 0; e < n_entries; e++)
         bench->deck[e] = e;
-    bench->dealt = bank->n_entries;
-    void *bytes;
-    enum plec_status status = plec_device_alloc(&bytes, bench->device, bench->bank.n_bytes, err);
-    if (status != PLEC_OK) return status;
-    bench->bank.bytes = bytes;
-    status = fill_matrix(bench, PLEC_GATE, 0, err);
-    return status != PLEC_OK ? status : fill_matrix(bench, PLEC_DOWN, gate_bytes, err);
+    bench->dealt = n_entries;
+    return plec_bench_bank_open(&bench->bank, &args, err);
 }
 
 static void close_bank(struct bench *bench) {
-    plec_device_free(bench->device, bench->bank.bytes);
-    free(bench->bank.entries);
+    plec_bench_bank_close(&bench->bank);
     free(bench->deck);
     bench->deck = NULL;
-    memset(&bench->bank, 0, sizeof bench->bank);
 }
 
 /* Deals each token its experts: none comes again before the whole bank was read. */
@@ -171,16 +104,16 @@ static void deal(struct bench *bench) {
         if (bench->dealt == n) {
             bench->dealt = 0;
             for (uint32_t j = n - 1; j > 0; j--) {
-                uint32_t other = draw(bench, j + 1), kept = bench->deck[j];
+                uint32_t other = plec_bench_draw(&bench->random, j + 1), kept = bench->deck[j];
                 bench->deck[j] = bench->deck[other];
                 bench->deck[other] = kept;
             }
         }
         bench->ids[i] = (int32_t)bench->deck[bench->dealt++];
-        bench->weights[i] = 0.1f + (float)draw(bench, 100) / 500.0f;
+        bench->weights[i] = 0.1f + (float)plec_bench_draw(&bench->random, 100) / 500.0f;
     }
     for (size_t i = 0; i < (size_t)bench->options->tokens * INPUT; i++)
-        bench->x[i] = draw_normal(bench);
+        bench->x[i] = plec_bench_draw_normal(&bench->random);
 }
 
 /* Weight bytes a step reads: each expert's once. */
@@ -308,7 +241,7 @@ static int run_all(struct bench *bench) {
 }
 
 static int run(const struct options *options) {
-    struct bench bench = {.options = options, .random = 88172645463325252u};
+    struct bench bench = {.options = options, .random = {88172645463325252u}};
     struct plec_device_options device_options = {.n_threads = options->threads,
                                                  .plain_c = options->vector_bits == 0,
                                                  .vector_bits = options->vector_bits};
