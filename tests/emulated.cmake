@@ -1,0 +1,22 @@
+# Tests of and with the CUDA emulation, label emu: no toolkit, no GPU.
+file(GLOB contract_cases CONFIGURE_DEPENDS emu/contract/*.cu)
+list(FILTER contract_cases EXCLUDE REGEX "/main\\.cu$")
+
+# plec_emulated_test(NAME SOURCES... [LIBRARIES...])
+function(plec_emulated_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_include_directories(${name} BEFORE PRIVATE ${plec_emulation_dir}/stub)
+  target_link_libraries(${name} PRIVATE plec_flags ${arg_LIBRARIES} GTest::gtest_main)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
+endfunction()
+
+plec_emulated_library(emu_contract ${contract_cases})
+plec_emulated_test(emu_contract_test emu_contract_test.cc LIBRARIES emu_contract)
+if(PLEC_HAVE_CHECKED_EMULATION)
+  plec_emulated_library(emu_contract_checked CHECKED ${contract_cases})
+  plec_emulated_test(emu_contract_checked_test emu_contract_test.cc
+    LIBRARIES emu_contract_checked)
+  plec_emulated_library(emu_mistakes CHECKED emu_mistakes_test.cu)
+  plec_emulated_test(emu_mistakes_test LIBRARIES emu_mistakes)
+endif()
