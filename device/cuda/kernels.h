@@ -1,0 +1,251 @@
+/* kernels.h: what the host side of the CUDA backend and its kernels know of each other: one launch
+ * function a kernel, its arguments as a plain struct, and the table entry that offers a GEMM.
+ *
+ * A launch function enqueues on the stream and returns the cudaError_t of its launch as an int; it
+ * allocates nothing, synchronises nothing, and asks the device nothing, so that every one of them
+ * can be captured. Structs are passed to kernels by value. Expert pointers never travel in them:
+ * kernels read them from the device table (struct plec_cuda_entry). All other pointers are device
+ * memory. Row, tile and token numbers are 32 bits, every byte or element offset made of them 64:
+ * plec_cuda_at.
+ *
+ * Words: a pair is a (token, slot), pair = token * n_slots + slot. A row is a pair's place after
+ * the plan has sorted them by expert, stable in pair order. A tile is up to `width` neighbouring
+ * rows of one expert.
+ */
+#ifndef PLEC_DEVICE_CUDA_KERNELS_H
+#define PLEC_DEVICE_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PLEC_CUDA_EXPERTS_MAX = 1024,
+    PLEC_CUDA_SLOTS_MAX = 64, /* of the router: top_k */
+    PLEC_CUDA_CLASSES = 3,    /* tile classes: S, M, L */
+    PLEC_CUDA_NO_ROW = -1
+};
+
+/* Element (or byte) offset of a row: the one place where 32-bit numbers become 64-bit offsets. */
+#if defined(__CUDACC__)
+__host__ __device__
+#endif
+    static inline size_t
+    plec_cuda_at(uint32_t row, size_t row_elems) {
+    return (size_t)row * row_elems;
+}
+
+/* ---- the device table of a bank ----------------------------------------------------------------
+ * One row an expert, written by plec_cuda_table_write in stream order, never by a copy from host
+ * memory that would have to outlive its call. */
+struct plec_cuda_entry {
+    const uint8_t *values[PLEC_N_OPERANDS]; /* as struct plec_entry, device memory */
+    const uint8_t *scales[PLEC_N_MATRICES];
+    float gate_scale, up_scale, down_scale; /* 1 where the bank has none */
+    uint32_t generation;                    /* counts the writes of this row */
+};
+
+enum { PLEC_CUDA_TABLE_ROWS = 32 }; /* rows one launch carries in its parameters */
+struct plec_cuda_table_args {
+    struct plec_cuda_entry *table;
+    uint32_t n_rows;
+    uint32_t at[PLEC_CUDA_TABLE_ROWS]; /* which rows of the table */
+    struct plec_cuda_entry rows[PLEC_CUDA_TABLE_ROWS];
+};
+int plec_cuda_table_write(const struct plec_cuda_table_args *args, cudaStream_t stream);
+
+/* ---- what kernels know of a bank ---------------------------------------------------------------
+ */
+
+struct plec_cuda_maths {
+    int32_t activation; /* enum plec_activation */
+    float limit, alpha, beta, linear_beta;
+};
+
+struct plec_cuda_bank {
+    const struct plec_cuda_entry *table; /* [n_entries] */
+    uint32_t n_entries, input_dim, intermediate_dim, output_dim;
+    int32_t fusion; /* enum plec_fusion */
+    struct plec_operand operands[PLEC_N_OPERANDS];
+    struct plec_cuda_maths maths;
+};
+
+/* ---- faults -------------------------------------------------------------------------------------
+ * A stream's own record in device memory; the first fault stays until the host has read it. Kernels
+ * of later launches on the stream see it and do nothing. */
+enum plec_cuda_fault_code {
+    PLEC_CUDA_NO_FAULT,
+    PLEC_CUDA_BAD_EXPERT_ID,    /* a: pair, b: the id */
+    PLEC_CUDA_PART_WITHOUT,     /* a: an expert named that has no pairs */
+    PLEC_CUDA_PART_TWICE,       /* a: an expert named before */
+    PLEC_CUDA_PART_OUT_OF_BANK, /* a: the expert */
+    PLEC_CUDA_EXPERTS_LEFT_OUT  /* a: how many */
+};
+struct plec_cuda_fault {
+    uint32_t code; /* enum plec_cuda_fault_code */
+    uint32_t a;
+    int32_t b;
+    uint32_t _pad;
+};
+
+/* ---- plan ---------------------------------------------------------------------------------------
+ */
+struct plec_cuda_tile {
+    uint32_t expert, first_row, n_rows;
+    uint32_t _pad;
+};
+
+/* Which tiles an expert with r rows is cut into: those of the first class with r <= most_rows. */
+struct plec_cuda_class {
+    uint32_t most_rows; /* of the last class: UINT32_MAX */
+    uint32_t width;     /* rows of a tile; the last one of an expert has what is left */
+};
+
+/* Arrays that the plan writes, in the workspace. */
+struct plec_cuda_plan {
+    uint32_t *first;     /* [n_entries + 1] first row of each expert */
+    uint32_t *row_pair;  /* [n_pairs] row -> pair */
+    uint32_t *row_token; /* [n_pairs] row -> token */
+    int32_t *pair_row;   /* [n_pairs] pair -> row; PLEC_CUDA_NO_ROW: dropped */
+    uint32_t *left;      /* [n_entries] 1: has rows and was not run yet */
+    uint32_t *counts;    /* [PLEC_CUDA_CLASSES + 1]: tiles of each class, then experts left */
+    uint32_t *first_tile[PLEC_CUDA_CLASSES];         /* [n_entries + 1] */
+    struct plec_cuda_tile *tiles[PLEC_CUDA_CLASSES]; /* [max_tiles[class]] by expert, then row */
+    uint32_t max_tiles[PLEC_CUDA_CLASSES];
+};
+
+struct plec_cuda_plan_args {
+    const int32_t *ids; /* [n_pairs]; NULL: slot j is entry j */
+    uint32_t n_tokens, n_slots, n_entries;
+    uint32_t n_classes;
+    struct plec_cuda_class classes[PLEC_CUDA_CLASSES];
+    bool drop_bad_ids; /* ids outside [0, n_entries) have no row (shards); else they are a fault */
+    struct plec_cuda_plan plan;
+    struct plec_cuda_fault *fault;
+};
+int plec_cuda_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream);
+/* Most tiles of a class, whatever the routing. */
+uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t width);
+
+/* Takes the named experts out of a plan: their tiles, class by class, into lists of their own. */
+struct plec_cuda_part_args {
+    struct plec_cuda_plan plan;
+    uint32_t n_classes, n_entries, n_part;
+    uint16_t part[PLEC_CUDA_EXPERTS_MAX];
+    struct plec_cuda_tile *tiles[PLEC_CUDA_CLASSES]; /* [max_tiles] */
+    uint32_t *counts;                                /* [PLEC_CUDA_CLASSES] */
+    struct plec_cuda_fault *fault;
+};
+int plec_cuda_part(const struct plec_cuda_part_args *args, cudaStream_t stream);
+/* Faults when experts with rows were not run. */
+struct plec_cuda_finish_args {
+    const uint32_t *n_left;
+    struct plec_cuda_fault *fault;
+};
+int plec_cuda_finish(const struct plec_cuda_finish_args *args, cudaStream_t stream);
+
+/* ---- the two products of an experts launch ------------------------------------------------------
+ */
+/* The tiles one launch works through: of one class, all of them or a part's. */
+struct plec_cuda_rows {
+    const struct plec_cuda_tile *tiles; /* [max_tiles], *n_tiles of them are there */
+    const uint32_t *n_tiles;            /* device */
+    uint32_t max_tiles, width;
+    const uint32_t *row_pair, *row_token; /* [n_pairs] */
+    uint32_t n_pairs, n_slots;
+    uint32_t n_blocks; /* blocks worth launching: more than the device can hold at once is waste */
+};
+
+enum plec_cuda_half {
+    PLEC_CUDA_GATE_AND_UP, /* both in one format, or no gate: writes act */
+    PLEC_CUDA_GATE_ALONE,  /* writes gate_product, bias and scale in it */
+    PLEC_CUDA_UP_LAST      /* reads gate_product, writes act */
+};
+
+/* act[row] = activation(gate . x[token] * w * gate_scale + bias, up . x[token] * w * up_scale +
+ * bias), w the pair's weight where it is on the input, else 1. */
+struct plec_cuda_gate_up_args {
+    struct plec_cuda_bank bank;
+    struct plec_cuda_rows rows;
+    enum plec_cuda_half half;
+    const float *x;             /* [n_tokens, input_dim] f32 */
+    const uint16_t *x_bf16;     /* the same rounded once; NULL unless the kernel wants it */
+    const float *input_weights; /* [n_pairs] multiplied into the products; NULL: 1 */
+    const float *token_scale;   /* [n_tokens] multiplied into input_weights; NULL: 1 */
+    float *gate_product;        /* [n_pairs, intermediate_dim] */
+    void *act;                  /* [n_pairs, act_cols] bf16, or f32 with act_f32 */
+    bool act_f32;               /* the down matrix is f32 or f64: nothing is rounded */
+    uint32_t act_cols;          /* row pitch of act >= intermediate_dim; the rest is never read */
+};
+
+/* out[split][row] = down . act[row] over the split's share of the columns; no scale, no bias. */
+struct plec_cuda_down_args {
+    struct plec_cuda_bank bank;
+    struct plec_cuda_rows rows;
+    const void *act; /* as gate_up wrote it */
+    bool act_f32;
+    uint32_t act_cols;
+    float *out; /* [n_splits, n_pairs, output_dim] f32 */
+    uint32_t n_splits;
+};
+
+/* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
+ * differ in format is two launches, GATE_ALONE by gate's kernel, then UP_LAST by up's. */
+struct plec_cuda_gemm {
+    const char *name; /* "mm_sync", "plain" */
+    uint16_t format;
+    int32_t rung;        /* enum plec_cuda_rung */
+    uint32_t least_arch; /* 80, 90, ...: of the loaded image */
+    bool wants_bf16;     /* gate_up reads x_bf16 */
+    uint32_t n_classes;  /* the tile classes it runs in, one launch each */
+    struct plec_cuda_class classes[PLEC_CUDA_CLASSES];
+    int (*gate_up)(const struct plec_cuda_gate_up_args *args, cudaStream_t stream);
+    int (*down)(const struct plec_cuda_down_args *args, cudaStream_t stream);
+    int (*linear)(const struct plec_linear_args *args, const struct plec_cuda_fault *fault,
+                  cudaStream_t stream); /* y = (y +) matrix . x, x not rounded; or NULL */
+    /* Splits of down for a rows x cols matrix: of the shape alone, so that a token's output does
+     * not depend on its batch mates. NULL: 1. */
+    uint32_t (*down_splits)(uint32_t rows, uint32_t cols);
+    /* Whether it runs the operand of this bank in this place (PLEC_GATE, PLEC_UP or PLEC_DOWN):
+     * alignment, shapes, fusion. NULL: it runs every one in its format. */
+    bool (*runs)(const struct plec_cuda_bank *bank, enum plec_operand_id id);
+};
+/* Higher is faster; of the rungs that run an operand the highest is taken. */
+enum plec_cuda_rung { PLEC_CUDA_PLAIN, PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK, PLEC_CUDA_WGMMA };
+
+/* ---- finalize -----------------------------------------------------------------------------------
+ * y[token] = (y +) sum over slots in order of weight * ((sum over splits in order of
+ * out[split][row])
+ * * down_scale + bias). */
+struct plec_cuda_finalize_args {
+    struct plec_cuda_bank bank;
+    const int32_t *ids;       /* [n_tokens, n_slots] or NULL */
+    const float *weights;     /* [n_tokens, n_slots]; NULL: 1 (also: weight on input) */
+    const float *token_scale; /* [n_tokens]; NULL: 1 (also: weight on input) */
+    const int32_t *pair_row;
+    const float *out; /* [n_splits, n_pairs, output_dim] */
+    uint32_t n_splits, n_tokens, n_slots;
+    bool accumulate;
+    float *y; /* [n_tokens, output_dim] */
+    const struct plec_cuda_fault *fault;
+};
+int plec_cuda_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
+
+/* ---- elementwise --------------------------------------------------------------------------------
+ */
+int plec_cuda_round_bf16(uint16_t *to, const float *from, uint64_t n, cudaStream_t stream);
+int plec_cuda_norm_kernel(const struct plec_norm_args *args, const struct plec_cuda_fault *fault,
+                          cudaStream_t stream);
+int plec_cuda_sigmoid_kernel(float *x, uint64_t n, const struct plec_cuda_fault *fault,
+                             cudaStream_t stream);
+int plec_cuda_scale_kernel(float *x, uint64_t n, float factor, const struct plec_cuda_fault *fault,
+                           cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
