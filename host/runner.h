@@ -56,9 +56,11 @@ struct plec_forward_args {
     const float *weights; /* [n_tokens, n_slots], with ids */
     uint32_t n_slots;     /* of the caller's routing */
     bool routed_only;     /* leave shared and dense experts out */
-    uint64_t timeout_ns;  /* streamed experts that take longer end it, "DeadlinePast"; 0: none */
-    bool (*cancelled)(void *user); /* asked while experts are awaited, by the calling thread; true
-                                      ends it, "Cancelled"; NULL: never */
+    /* Ends of a step before it is whole: looked at while it queues behind others, before each bank,
+     * and before and while experts are awaited; what a device has begun is waited for. */
+    uint64_t timeout_ns; /* from the call on: "DeadlinePast"; 0: none */
+    bool (*cancelled)(
+        void *user); /* asked by the calling thread: true is "Cancelled"; NULL: never */
     void *cancelled_user;
     float *out;         /* [n_tokens, hidden_size] f32, host; no residual is added */
     int32_t *ids_out;   /* [n_tokens, slots] the routing used, or NULL */
@@ -68,8 +70,9 @@ struct plec_forward_args {
 /* One step of one layer; returns when out is complete. PLEC_MISSING "NoSuchLayer"; PLEC_BAD_INPUT:
  * "RoutingRequired", "RoutingIncomplete" (ids without weights), "BadExpertId" (names token, slot,
  * id), "TooManySlots", "TooManyTokens", "NoArray", "RouterInputRequired", "TokenIdsRequired",
- * "BadTokenId", "NanScores"; PLEC_NO_DEVICE; with streamed experts the statuses of
- * plec_streamer_next: no row of out is then to be used, and the next forward starts anew. NanScores
+ * "BadTokenId", "NanScores"; PLEC_NO_DEVICE; PLEC_CANCELLED "DeadlinePast", "Cancelled"; with
+ * streamed experts the statuses of plec_streamer_next: no row of out is then to be used, and the
+ * next forward starts anew. NanScores
  * names the first token with a NaN score, a caller's weight that is not finite, or a NaN in its
  * hidden state: such tokens have a NaN row in out, id -1 and weight NaN in ids_out and weights_out;
  * all other rows are complete and right. */

@@ -8,6 +8,9 @@
 #include "host/runner_parts.h"
 #include "lyrw/codec/bits.h"
 
+/* How long a forward that can be ended waits for its turn before it looks again. */
+static const uint64_t LOOK_NS = 50000000;
+
 static enum plec_status check_routing(const struct plec_runner *runner,
                                       const struct plec_bound_layer *layer,
                                       const struct plec_forward_args *args,
@@ -162,18 +165,69 @@ static void try_next_router(void *user) {
     plec_streamer_expect(runner->streamer, &expectation);
 }
 
-static uint64_t deadline_of(const struct plec_forward_args *args) {
+/* When a forward is to end before it is whole. */
+struct stop {
+    const struct plec_runner *runner;
+    const struct plec_forward_args *args;
+    uint64_t deadline_ns; /* of the streamer's clock, or CLOCK_MONOTONIC; 0: none */
+};
+
+static uint64_t now_ns(const struct plec_runner *runner) {
+    if (runner->streamer != NULL) return plec_streamer_now(runner->streamer);
     struct timespec now;
-    if (args->timeout_ns == 0) return 0;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + args->timeout_ns;
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t deadline_of(const struct plec_runner *runner,
+                            const struct plec_forward_args *args) {
+    if (args->timeout_ns == 0) return 0;
+    uint64_t now = now_ns(runner);
+    return args->timeout_ns < UINT64_MAX - now ? now + args->timeout_ns : UINT64_MAX;
+}
+
+static enum plec_status may_go_on(void *user, struct plec_error *err) {
+    const struct stop *stop = user;
+    const struct plec_forward_args *args = stop->args;
+    if (args->cancelled != NULL && args->cancelled(args->cancelled_user))
+        return plec_fail(err, PLEC_CANCELLED, "Cancelled", "by the caller");
+    if (stop->deadline_ns != 0 && now_ns(stop->runner) >= stop->deadline_ns)
+        return plec_fail(err, PLEC_CANCELLED, "DeadlinePast", "not done after %llu us",
+                         (unsigned long long)args->timeout_ns / 1000);
+    return PLEC_OK;
+}
+
+/* The runner's lock, unless the forward is to end before its turn comes. */
+static enum plec_status wait_for_turn(struct plec_runner *runner, struct stop *stop,
+                                      struct plec_error *err) {
+    const struct plec_forward_args *args = stop->args;
+    if (args->timeout_ns == 0 && args->cancelled == NULL) {
+        pthread_mutex_lock(&runner->lock);
+        return PLEC_OK;
+    }
+    enum plec_status status = may_go_on(stop, err);
+    while (status == PLEC_OK && pthread_mutex_trylock(&runner->lock) != 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        uint64_t left = LOOK_NS, now = now_ns(runner);
+        if (stop->deadline_ns > now && stop->deadline_ns - now < left)
+            left = stop->deadline_ns - now;
+        uint64_t ns = (uint64_t)until.tv_nsec + left;
+        until.tv_sec += (time_t)(ns / 1000000000);
+        until.tv_nsec = (long)(ns % 1000000000);
+        if (pthread_mutex_clocklock(&runner->lock, CLOCK_MONOTONIC, &until) == 0) return PLEC_OK;
+        status = may_go_on(stop, err);
+    }
+    return status;
 }
 
 static enum plec_status compute(struct plec_runner *runner, const struct plec_runner_layer *from,
-                                const struct plec_forward_args *args, uint32_t n_slots,
-                                struct plec_error *err) {
+                                struct stop *stop, uint32_t n_slots, struct plec_error *err) {
+    const struct plec_forward_args *args = stop->args;
     const struct plec_layer *layer = &from->bound.layer;
     if (runner->reference) {
+        enum plec_status status = may_go_on(stop, err);
+        if (status != PLEC_OK) return status;
         struct plec_reference_args reference = {.layer = layer,
                                                 .n_tokens = args->n_tokens,
                                                 .n_slots = n_slots,
@@ -190,7 +244,7 @@ static enum plec_status compute(struct plec_runner *runner, const struct plec_ru
     struct plec_step_source source = {
         .streamer = runner->streamer,
         .dispatch = {.layer = from->streamed,
-                     .deadline_ns = deadline_of(args),
+                     .deadline_ns = stop->deadline_ns,
                      .cancelled = args->cancelled,
                      .user = args->cancelled_user},
         .meanwhile = runner->ahead && args->n_tokens <= PLEC_AHEAD_TOKENS ? try_next_router : NULL,
@@ -203,6 +257,8 @@ static enum plec_status compute(struct plec_runner *runner, const struct plec_ru
                                   .weights = runner->weights_f32,
                                   .routed_only = args->routed_only,
                                   .source = from->streamed != PLEC_NOT_STREAMED ? &source : NULL,
+                                  .may_go_on = may_go_on,
+                                  .user = stop,
                                   .y = args->out};
     return plec_step_run(&runner->step, &step, err);
 }
@@ -256,7 +312,8 @@ static void blank_unrouted(struct plec_runner *runner, const struct plec_forward
 }
 
 static enum plec_status forward(struct plec_runner *runner, const struct plec_runner_layer *from,
-                                const struct plec_forward_args *args, struct plec_error *err) {
+                                struct stop *stop, struct plec_error *err) {
+    const struct plec_forward_args *args = stop->args;
     const struct plec_bound_layer *layer = &from->bound;
     uint32_t hidden_size = layer->layer.hidden_size, n_slots = 0;
     widen(runner->x, args->hidden, args->hidden_type, (size_t)args->n_tokens * hidden_size);
@@ -268,7 +325,7 @@ static enum plec_status forward(struct plec_runner *runner, const struct plec_ru
     for (size_t i = 0; i < n; i++)
         runner->weights_f32[i] = (float)runner->weights[i];
     struct plec_error compute_error;
-    enum plec_status status = compute(runner, from, args, n_slots, &compute_error);
+    enum plec_status status = compute(runner, from, stop, n_slots, &compute_error);
     if (status != PLEC_OK) {
         *err = compute_error;
         return status;
@@ -289,11 +346,14 @@ enum plec_status plec_runner_forward(struct plec_runner *runner,
         return plec_fail(err, PLEC_MISSING, "NoSuchLayer", "layer %u is not open in this runner",
                          args->layer);
     if (args->n_tokens == 0) return PLEC_OK;
+    struct stop stop = {runner, args, deadline_of(runner, args)};
     enum plec_status status = check_args(runner, &layer->bound, args, err);
     if (status == PLEC_OK) {
-        pthread_mutex_lock(&runner->lock);
-        status = forward(runner, layer, args, err);
-        pthread_mutex_unlock(&runner->lock);
+        status = wait_for_turn(runner, &stop, err);
+        if (status == PLEC_OK) {
+            status = forward(runner, layer, &stop, err);
+            pthread_mutex_unlock(&runner->lock);
+        }
     }
     if (status != PLEC_OK) plec_error_context(err, "layer %u", args->layer);
     return status;

@@ -104,14 +104,20 @@ static enum plec_status launch_linear(struct plec_step *step, const struct plec_
     return plec_launch_linear(step->stream, &linear, err);
 }
 
+static enum plec_status may_go_on(const struct plec_step_args *args, struct plec_error *err) {
+    return args->may_go_on != NULL ? args->may_go_on(args->user, err) : PLEC_OK;
+}
+
 /* The experts of each part as it arrives; every one of them, or no sum. */
-static enum plec_status launch_parts(struct plec_step *step, const struct plec_step_source *source,
+static enum plec_status launch_parts(struct plec_step *step, const struct plec_step_args *args,
                                      struct plec_experts_args *experts, struct plec_error *err) {
+    const struct plec_step_source *source = args->source;
     struct plec_stream_part part;
     experts->phase = PLEC_EXPERTS_BEGIN;
     enum plec_status status = plec_launch_experts(step->stream, experts, err);
     for (; status == PLEC_OK; status = plec_streamer_used(source->streamer, step->stream, err)) {
-        status = plec_streamer_next(&part, source->streamer, err);
+        status = may_go_on(args, err);
+        if (status == PLEC_OK) status = plec_streamer_next(&part, source->streamer, err);
         if (status != PLEC_OK || part.n_experts == 0) break;
         experts->phase = PLEC_EXPERTS_PART;
         experts->part = part.experts;
@@ -133,7 +139,7 @@ static enum plec_status launch_streamed(struct plec_step *step, const struct ple
     plec_streamer_begin(&experts->bank, source->streamer, &dispatch);
     step->dispatching = true;
     if (source->meanwhile != NULL) source->meanwhile(source->user);
-    return launch_parts(step, source, experts, err);
+    return launch_parts(step, args, experts, err);
 }
 
 /* y = the routed part. */
@@ -204,13 +210,16 @@ static enum plec_status launch_layer(struct plec_step *step, const struct plec_s
                                      struct plec_error *err) {
     const struct plec_layer *layer = args->layer;
     uint64_t n_values = (uint64_t)args->n_tokens * layer->hidden_size;
-    enum plec_status status =
-        layer->routed.n_entries > 0
-            ? launch_routed(step, args, err)
-            : plec_fill(step->y, 0, n_values * sizeof *step->y, step->stream, err);
-    if (status == PLEC_OK && layer->shared.n_entries > 0 && !args->routed_only)
-        status = launch_shared(step, args, err);
-    if (status == PLEC_OK && layer->dense.n_entries > 0 && !args->routed_only)
+    bool shared = layer->shared.n_entries > 0 && !args->routed_only;
+    bool dense = layer->dense.n_entries > 0 && !args->routed_only;
+    enum plec_status status = may_go_on(args, err);
+    if (status != PLEC_OK) return status;
+    status = layer->routed.n_entries > 0
+                 ? launch_routed(step, args, err)
+                 : plec_fill(step->y, 0, n_values * sizeof *step->y, step->stream, err);
+    if (status == PLEC_OK && (shared || dense)) status = may_go_on(args, err);
+    if (status == PLEC_OK && shared) status = launch_shared(step, args, err);
+    if (status == PLEC_OK && dense)
         status = launch_all_entries(step, &layer->dense, NULL, args->n_tokens, err);
     if (status == PLEC_OK && layer->out_scale != 1.0)
         status = plec_launch_scale(step->stream, step->y, n_values, (float)layer->out_scale, err);

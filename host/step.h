@@ -59,7 +59,11 @@ struct plec_step_args {
     const float *weights; /* [n_tokens, n_slots], host */
     bool routed_only;
     const struct plec_step_source *source; /* NULL: layer->routed has its entries */
-    float *y;                              /* out [n_tokens, hidden] f32, host */
+    /* Asked before each bank, and before each part of what is streamed; another status than PLEC_OK
+     * ends the step with it. NULL: nobody is asked. */
+    enum plec_status (*may_go_on)(void *user, struct plec_error *err);
+    void *user;
+    float *y; /* out [n_tokens, hidden] f32, host */
 };
 /* Runs one step and waits for it. Statuses of the device and of plec_streamer_next. With a source
  * or without, *y is the same, bit for bit. */

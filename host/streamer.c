@@ -134,14 +134,12 @@ static void demand(struct plec_streamer *streamer, uint32_t i, const struct plec
     uint64_t in_frame = asked.mask & ~in_slot & plec_residency_valid(streamer->host, asked.key);
     struct plec_stream_need *need = &dispatch->needs[i];
     *need = (struct plec_stream_need){asked.key, asked.mask, in_slot, in_frame, 0};
-    uint64_t deadline = dispatch->args.deadline_ns, limit = streamer->options.wait_limit_ns;
-    if (limit != 0 && (deadline == 0 || now + limit < deadline)) deadline = now + limit;
     bool bypass = streamer->options.bypass; /* even what is there now is gone when it is released */
     struct plec_demand_args args = {.key = asked.key,
                                     .mask = asked.mask,
                                     .stream = bypass || i >= fit->n_hold,
                                     .stream_host = bypass || i >= fit->n_cache,
-                                    .deadline_ns = deadline};
+                                    .deadline_ns = dispatch->deadline_ns};
     struct plec_demand_result result;
     enum plec_demand_state state = plec_prefetch_demand(&result, streamer->prefetch, &args, now);
     assert(state != PLEC_DEMAND_FULL); /* max_demands are as many as a layer has extents */
@@ -195,6 +193,15 @@ static void look_ahead(struct plec_streamer *streamer, uint64_t now) {
     guess(streamer, &ahead, now);
 }
 
+/* The caller's deadline, or the end of what a wait may take. */
+static uint64_t deadline_of(const struct plec_streamer *streamer,
+                            const struct plec_dispatch_args *args) {
+    uint64_t limit = streamer->options.wait_limit_ns;
+    if (limit == 0) return args->deadline_ns;
+    uint64_t end = plec_streamer_now(streamer) + limit;
+    return args->deadline_ns != 0 && args->deadline_ns < end ? args->deadline_ns : end;
+}
+
 static void open_dispatch(struct plec_streamer *streamer, const struct plec_dispatch_args *args) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     assert(!dispatch->open && args->layer < streamer->n_layers);
@@ -202,9 +209,10 @@ static void open_dispatch(struct plec_streamer *streamer, const struct plec_disp
     dispatch->id = streamer->counts.dispatches++;
     dispatch->layer = args->layer;
     dispatch->args = *args;
+    dispatch->deadline_ns = deadline_of(streamer, args);
     dispatch->n_needs = dispatch->n_waiting = dispatch->n_held = 0;
     dispatch->n_uses = dispatch->first_use = 0;
-    dispatch->n_ordered = dispatch->part_first = 0;
+    dispatch->n_ordered = dispatch->part_first = dispatch->used_first = 0;
     dispatch->status = PLEC_OK;
     collect_ids(streamer, args);
     plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_LAYER_BEGIN,
@@ -217,7 +225,7 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
                          const struct plec_dispatch_args *args) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     pthread_mutex_lock(&streamer->lock);
-    uint64_t now = plec_streamer_now();
+    uint64_t now = plec_streamer_now(streamer);
     advance(streamer, args->layer);
     open_dispatch(streamer, args);
     plec_predict_set_cost(streamer->predict, plec_prefetch_read_cost(streamer->prefetch), 0);
@@ -278,8 +286,12 @@ static bool has_news(const struct plec_streamer *streamer) {
 }
 
 static void sleep_on_changes(struct plec_streamer *streamer, uint64_t now) {
-    uint64_t until_ns = now + LOOK_NS, deadline = streamer->dispatch.args.deadline_ns;
+    uint64_t until_ns = now + LOOK_NS, deadline = streamer->dispatch.deadline_ns;
     if (deadline > now && deadline < until_ns) until_ns = deadline;
+    if (plec_streamer_virtual(streamer)) {
+        plec_streamer_move_on(streamer, until_ns);
+        return;
+    }
     struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
     pthread_cond_timedwait(&streamer->changed, &streamer->lock, &until);
 }
@@ -289,18 +301,18 @@ static void wait_for_news(struct plec_streamer *streamer) {
     struct plec_stream_event event = {.kind = PLEC_STREAM_WAIT_BEGIN,
                                       .id = streamer->dispatch.id,
                                       .key = PLEC_NO_KEY,
-                                      .at_ns = plec_streamer_now()};
+                                      .at_ns = plec_streamer_now(streamer)};
     uint64_t start = event.at_ns, now = start;
     plec_streamer_tell(streamer, event);
     while (!has_news(streamer)) {
         sleep_on_changes(streamer, now);
-        now = plec_streamer_now();
+        now = plec_streamer_now(streamer);
         end_past_demands(streamer, now);
         take_ended(streamer);
         if (!has_news(streamer)) ask_caller(streamer);
     }
     event.kind = PLEC_STREAM_WAIT_END;
-    event.at_ns = plec_streamer_now();
+    event.at_ns = plec_streamer_now(streamer);
     event.status = streamer->dispatch.status;
     divide_stall(streamer, event.at_ns - start);
     plec_streamer_tell(streamer, event);
@@ -349,8 +361,10 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
     if (first < dispatch->n_held) {
         use->first = first;
         use->end = dispatch->n_held;
+        use->due_ns = plec_streamer_use_due(streamer, dispatch->n_ordered - dispatch->used_first);
         status = plec_event_record(use->event, stream, err);
         if (status == PLEC_OK) dispatch->n_uses++;
+        dispatch->used_first = dispatch->n_ordered;
     }
     bool waits = dispatch->n_waiting > 0;
     pthread_mutex_unlock(&streamer->lock);
@@ -362,9 +376,10 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
 bool plec_streamer_release_uses(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     bool released = false;
+    uint64_t now = plec_streamer_now(streamer);
     while (dispatch->first_use < dispatch->n_uses) {
         const struct plec_stream_use *use = &dispatch->uses[dispatch->first_use];
-        if (!plec_event_done(use->event)) break;
+        if (use->due_ns > now || !plec_event_done(use->event)) break;
         for (uint32_t i = use->first; i < use->end; i++)
             plec_residency_release(streamer->resident, dispatch->held[i]);
         dispatch->first_use++;
@@ -376,7 +391,7 @@ bool plec_streamer_release_uses(struct plec_streamer *streamer) {
 /* Ends the demands that still wait; what had arrived and was never handed to a launch goes back. */
 static void drop_demands(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    uint64_t now = plec_streamer_now();
+    uint64_t now = plec_streamer_now(streamer);
     for (uint32_t i = 0; i < dispatch->n_needs; i++)
         if (dispatch->needs[i].ticket != 0)
             plec_prefetch_cancel(streamer->prefetch, dispatch->needs[i].ticket, now);
@@ -391,6 +406,10 @@ static void wait_for_uses(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     plec_streamer_release_uses(streamer);
     while (dispatch->first_use < dispatch->n_uses) {
+        if (plec_streamer_virtual(streamer)) {
+            plec_streamer_move_on(streamer, UINT64_MAX);
+            continue;
+        }
         struct plec_event *event = dispatch->uses[dispatch->n_uses - 1].event;
         pthread_mutex_unlock(&streamer->lock);
         plec_event_sync(event);
@@ -434,7 +453,7 @@ void plec_streamer_expect(struct plec_streamer *streamer,
                                .layer = expectation->layer,
                                .ids = expectation->ids,
                                .n = expectation->n_ids};
-    guess(streamer, &ahead, plec_streamer_now());
+    guess(streamer, &ahead, plec_streamer_now(streamer));
     plec_streamer_round(streamer);
     pthread_mutex_unlock(&streamer->lock);
     plec_streamer_kick(streamer);

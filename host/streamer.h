@@ -50,7 +50,7 @@ enum plec_stream_event_kind {
 };
 struct plec_stream_event {
     enum plec_stream_event_kind kind;
-    uint64_t at_ns; /* CLOCK_MONOTONIC; events come in this order */
+    uint64_t at_ns; /* plec_streamer_now; events come in this order */
     uint64_t id;    /* of a read, a copy, or a dispatch: each counts on its own */
     uint32_t layer; /* the container's number */
     uint32_t key;   /* PLEC_NO_KEY where there is none */
@@ -64,6 +64,24 @@ struct plec_stream_event {
 /* Called from any thread, one call at a time; must be quick and must not call back. */
 struct plec_stream_trace {
     void (*event)(void *user, const struct plec_stream_event *event);
+    void *user;
+};
+
+/* --- virtual time ---------------------------------------------------------------------------- */
+
+/* For tests: a machine that takes the time it is told to, however fast this one is. The streamer
+ * then has no thread: where it would wait it ends all work that is under way, and moves the clock
+ * on to the next end of a read, a copy or a use. When that is, is settled at the start: behind a
+ * latency the bytes have their pipe to themselves, one job after the other; experts compute one
+ * part after the other. One thread calls. Zeroed members take no time. */
+struct plec_stream_clock {
+    uint64_t now_ns; /* moved on by the streamer, and by plec_streamer_pass */
+    uint64_t disk_bytes_per_s, disk_latency_ns;
+    uint64_t link_bytes_per_s, link_latency_ns;
+    uint64_t compute_ns; /* an expert handed out */
+    /* Told each read and copy as it starts: ns added to its end; UINT64_MAX: it never ends. NULL:
+     * nothing is. */
+    uint64_t (*delay)(void *user, const struct plec_job *job);
     void *user;
 };
 
@@ -90,6 +108,7 @@ struct plec_stream_options {
     bool poison;                              /* fill with NaN whatever leaves a frame or a slot */
     const struct plec_simulation *simulation; /* of the CPU device; copied by open */
     uint64_t disk_bytes_per_s;                /* reads end no faster than this; 0: as they do */
+    struct plec_stream_clock *clock;          /* virtual time; NULL: CLOCK_MONOTONIC */
     struct plec_io_fault io_fault;
     bool (*allow_slab)(void *user, uint32_t slab, int step); /* as in struct plec_pinned_options */
     void *allow_user;
@@ -123,7 +142,7 @@ struct plec_dispatch_args {
     uint32_t layer;     /* index into the layers given at open */
     const int32_t *ids; /* [n_ids] experts of the layer, in range, may repeat */
     uint64_t n_ids;
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+    uint64_t deadline_ns; /* plec_streamer_now; 0: none */
     /* Asked while waiting, from the calling thread; true ends the dispatch. NULL: never. */
     bool (*cancelled)(void *user);
     void *user;
@@ -154,6 +173,11 @@ PLEC_MUST_USE enum plec_status plec_streamer_used(struct plec_streamer *streamer
 void plec_streamer_end(struct plec_streamer *streamer);
 
 /* --- beside dispatches ----------------------------------------------------------------------- */
+
+/* The time that deadlines and events are given in: CLOCK_MONOTONIC, or the virtual clock. */
+uint64_t plec_streamer_now(const struct plec_streamer *streamer);
+/* Lets virtual time pass, for what a caller does beside dispatches. With a clock alone. */
+void plec_streamer_pass(struct plec_streamer *streamer, uint64_t n_ns);
 
 /* What a layer will use the next time it runs, as far as the caller can tell. */
 struct plec_expectation {

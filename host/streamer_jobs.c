@@ -1,31 +1,8 @@
 /* The engine: starts the reads and copies that the scheduler chose, and tells it how they ended. */
 #include <assert.h>
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "host/streamer_parts.h"
-
-/* How long the thread waits for a sign: of an event that no call announces (a failed stream skips
- * the call), and of anything. */
-static const uint64_t POLL_NS = 2000000, IDLE_NS = 200000000;
-
-uint64_t plec_streamer_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-void plec_streamer_kick(struct plec_streamer *streamer) {
-    pthread_mutex_lock(&streamer->wake_lock);
-    streamer->kicked = true;
-    if (streamer->reaping)
-        plec_io_wake(streamer->io);
-    else
-        pthread_cond_signal(&streamer->wake);
-    pthread_mutex_unlock(&streamer->wake_lock);
-}
 
 /* --- busy time ------------------------------------------------------------------------------- */
 
@@ -71,8 +48,11 @@ static void start_read(struct plec_streamer *streamer, const struct plec_job *jo
         i++;
     struct plec_read_job *read = &streamer->reads[i];
     struct plec_io_read *pieces = read->pieces;
-    *read = (struct plec_read_job){.active = true, .job = *job, .pieces = pieces};
-    count_up(&streamer->n_reading, &streamer->reading_since, plec_streamer_now());
+    *read = (struct plec_read_job){.active = true,
+                                   .job = *job,
+                                   .pieces = pieces,
+                                   .due_ns = plec_streamer_job_due(streamer, job)};
+    count_up(&streamer->n_reading, &streamer->reading_since, plec_streamer_now(streamer));
     plec_streamer_tell_job(streamer, PLEC_STREAM_READ_BEGIN, job, job->n_bytes, PLEC_OK);
     describe_pieces(streamer, read);
     submit_pieces(streamer, read);
@@ -89,8 +69,8 @@ static void name_read_error(const struct plec_streamer *streamer, struct plec_re
                        key->first_entry + key->n_entries - 1);
 }
 
-static void take_completion(struct plec_streamer *streamer,
-                            const struct plec_io_completion *completion) {
+void plec_streamer_completed(struct plec_streamer *streamer,
+                             const struct plec_io_completion *completion) {
     struct plec_read_job *read = &streamer->reads[completion->user];
     assert(read->active && read->n_done < read->n_submitted);
     read->n_done++;
@@ -102,8 +82,8 @@ static void take_completion(struct plec_streamer *streamer,
         read->error.code = completion->status;
         name_read_error(streamer, read);
     }
-    uint64_t rate = streamer->options.disk_bytes_per_s, now = plec_streamer_now();
-    if (rate == 0) return;
+    uint64_t rate = streamer->options.disk_bytes_per_s, now = plec_streamer_now(streamer);
+    if (rate == 0 || plec_streamer_virtual(streamer)) return;
     if (streamer->disk_free_ns < now) streamer->disk_free_ns = now;
     streamer->disk_free_ns += (uint64_t)((double)completion->n_bytes * 1e9 / (double)rate);
     read->due_ns = streamer->disk_free_ns;
@@ -118,15 +98,20 @@ static void end_read(struct plec_streamer *streamer, struct plec_read_job *read,
     read->active = false;
 }
 
+/* Whether what is due then is over. Closing waits for no virtual end. */
+static bool is_due(const struct plec_streamer *streamer, uint64_t due_ns, uint64_t now) {
+    return due_ns <= now || (streamer->closing && plec_streamer_virtual(streamer));
+}
+
 /* Ends the reads that are over, and hands over what had no room. True: one ended. */
 static bool tend_reads(struct plec_streamer *streamer) {
     bool ended = false;
-    uint64_t now = plec_streamer_now();
+    uint64_t now = plec_streamer_now(streamer);
     for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
         struct plec_read_job *read = &streamer->reads[i];
         if (!read->active) continue;
         if (!read->failed && read->n_submitted < read->n_pieces) submit_pieces(streamer, read);
-        if (!all_pieces_ended(read) || read->due_ns > now) continue;
+        if (!all_pieces_ended(read) || !is_due(streamer, read->due_ns, now)) continue;
         end_read(streamer, read, now);
         ended = true;
     }
@@ -173,7 +158,7 @@ static enum plec_status enqueue_pieces(struct plec_streamer *streamer, struct pl
 
 static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy,
                      const struct plec_error *err) {
-    uint64_t now = plec_streamer_now(), n_bytes = err == NULL ? copy->n_bytes : 0;
+    uint64_t now = plec_streamer_now(streamer), n_bytes = err == NULL ? copy->n_bytes : 0;
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_END, &copy->job, n_bytes,
                            err != NULL ? err->code : PLEC_OK);
     count_down(&streamer->n_copying, &streamer->counts.copy_busy_ns, streamer->copying_since, now);
@@ -214,7 +199,8 @@ static void start_copy(struct plec_streamer *streamer, const struct plec_job *jo
     copy->active = true;
     copy->job = *job;
     copy->stream = job->urgency == PLEC_DEMAND ? PLEC_DEMAND_STREAM : PLEC_OTHER_STREAM;
-    count_up(&streamer->n_copying, &streamer->copying_since, plec_streamer_now());
+    copy->due_ns = plec_streamer_job_due(streamer, job);
+    count_up(&streamer->n_copying, &streamer->copying_since, plec_streamer_now(streamer));
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_BEGIN, job, job->n_bytes, PLEC_OK);
     enqueue_copy(streamer, copy);
 }
@@ -254,9 +240,11 @@ static void recover_stream(struct plec_streamer *streamer, struct plec_copy_job 
 /* Ends the copies that are over, in the order of their streams. True: one ended. */
 static bool tend_copies(struct plec_streamer *streamer) {
     bool ended = false;
+    uint64_t now = plec_streamer_now(streamer);
     for (uint32_t stream = 0; stream < PLEC_N_COPY_STREAMS; stream++) {
         struct plec_copy_job *copy = oldest_copy(streamer, stream);
-        while (copy != NULL && plec_event_done(copy->event)) {
+        while (copy != NULL && is_due(streamer, copy->due_ns, now) &&
+               plec_event_done(copy->event)) {
             if (atomic_load(&copy->arrived))
                 end_copy(streamer, copy, NULL);
             else
@@ -290,7 +278,7 @@ void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame) 
 
 static bool start_jobs(struct plec_streamer *streamer) {
     bool started = false;
-    uint64_t now = plec_streamer_now();
+    uint64_t now = plec_streamer_now(streamer);
     struct plec_job job;
     while (streamer->n_reading < PLEC_MAX_READS &&
            plec_prefetch_next_read(&job, streamer->prefetch, now)) {
@@ -317,99 +305,20 @@ void plec_streamer_round(struct plec_streamer *streamer) {
     if (ended) pthread_cond_broadcast(&streamer->changed);
 }
 
-/* --- the thread ------------------------------------------------------------------------------ */
+/* --- what is under way ----------------------------------------------------------------------- */
 
-/* Pieces that the disk has not given back yet. */
-static bool pieces_under_way(const struct plec_streamer *streamer) {
+bool plec_streamer_pieces_under_way(const struct plec_streamer *streamer) {
     for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++)
         if (streamer->reads[i].active && streamer->reads[i].n_done < streamer->reads[i].n_submitted)
             return true;
     return false;
 }
 
-/* How long nothing need be looked at. */
-static uint64_t patience(const struct plec_streamer *streamer) {
-    uint64_t now = plec_streamer_now(), wait_ns = IDLE_NS;
-    bool polls =
-        streamer->n_copying > 0 || streamer->dispatch.first_use < streamer->dispatch.n_uses;
-    if (polls) wait_ns = POLL_NS;
+uint64_t plec_streamer_next_due(const struct plec_streamer *streamer) {
+    uint64_t due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
         const struct plec_read_job *read = &streamer->reads[i];
-        if (!read->active || !all_pieces_ended(read)) continue;
-        uint64_t left = read->due_ns > now ? read->due_ns - now : 0;
-        if (left < wait_ns) wait_ns = left;
+        if (read->active && all_pieces_ended(read) && read->due_ns < due_ns) due_ns = read->due_ns;
     }
-    return wait_ns;
-}
-
-static void wait_for_kick(struct plec_streamer *streamer, uint64_t wait_ns) {
-    uint64_t until_ns = plec_streamer_now() + wait_ns;
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    pthread_mutex_lock(&streamer->wake_lock);
-    while (!streamer->kicked &&
-           pthread_cond_timedwait(&streamer->wake, &streamer->wake_lock, &until) != ETIMEDOUT)
-        continue;
-    streamer->kicked = false;
-    pthread_mutex_unlock(&streamer->wake_lock);
-}
-
-/* Completions, as many as there are; waits for the first up to wait_ns, or a kick. */
-static size_t reap(struct plec_streamer *streamer, uint64_t wait_ns) {
-    pthread_mutex_lock(&streamer->wake_lock);
-    uint32_t wait_ms = streamer->kicked ? 0 : (uint32_t)((wait_ns + 999999) / 1000000);
-    streamer->kicked = false;
-    streamer->reaping = true;
-    pthread_mutex_unlock(&streamer->wake_lock);
-    size_t n = plec_io_reap(streamer->io, streamer->completions, PLEC_REAP, wait_ms);
-    pthread_mutex_lock(&streamer->wake_lock);
-    streamer->reaping = false;
-    pthread_mutex_unlock(&streamer->wake_lock);
-    return n;
-}
-
-static void *serve(void *user) {
-    struct plec_streamer *streamer = user;
-    pthread_mutex_lock(&streamer->lock);
-    for (;;) {
-        plec_streamer_round(streamer);
-        bool idle = streamer->n_reading == 0 && streamer->n_copying == 0;
-        if (streamer->closing && idle) break;
-        uint64_t wait_ns = patience(streamer);
-        bool reads = pieces_under_way(streamer);
-        size_t n = 0;
-        pthread_mutex_unlock(&streamer->lock);
-        if (reads)
-            n = reap(streamer, wait_ns);
-        else
-            wait_for_kick(streamer, wait_ns);
-        pthread_mutex_lock(&streamer->lock);
-        for (size_t i = 0; i < n; i++)
-            take_completion(streamer, &streamer->completions[i]);
-    }
-    pthread_mutex_unlock(&streamer->lock);
-    return NULL;
-}
-
-enum plec_status plec_streamer_start(struct plec_streamer *streamer, struct plec_error *err) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&streamer->thread, NULL, serve, streamer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0)
-        return plec_fail(err, PLEC_NO_MEMORY, "ThreadNotStarted", "the streaming thread: %s",
-                         strerror(failed));
-    pthread_setname_np(streamer->thread, "plec-stream");
-    streamer->thread_started = true;
-    return PLEC_OK;
-}
-
-void plec_streamer_stop(struct plec_streamer *streamer) {
-    if (!streamer->thread_started) return;
-    pthread_mutex_lock(&streamer->lock);
-    streamer->closing = true;
-    pthread_mutex_unlock(&streamer->lock);
-    plec_streamer_kick(streamer);
-    pthread_join(streamer->thread, NULL);
-    streamer->thread_started = false;
+    return due_ns;
 }

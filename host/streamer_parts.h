@@ -1,7 +1,8 @@
 /* streamer_parts.h: the inside of streamer.h, for its own files.
  *
  *   streamer_open.c   how wide, how many; opens and closes everything
- *   streamer_jobs.c   the engine: reads, copies, the thread that takes what has ended
+ *   streamer_jobs.c   the engine: reads and copies begin and end
+ *   streamer_time.c   the clock, the thread that takes what has ended, virtual time
  *   streamer.c        dispatches: begin, next, used, end; what will be used next
  *   streamer_stats.c  counters, traces
  *
@@ -51,6 +52,7 @@ struct plec_copy_job {
     uint32_t stream;
     uint64_t order; /* of its stream's copies */
     uint64_t n_bytes;
+    uint64_t due_ns; /* ends no sooner */
 };
 
 /* What a dispatch needs of one key, and where that was when it asked. */
@@ -64,6 +66,7 @@ struct plec_stream_need {
 struct plec_stream_use {
     struct plec_event *event;
     uint32_t first, end;
+    uint64_t due_ns; /* ends no sooner */
 };
 
 struct plec_stream_dispatch {
@@ -71,6 +74,7 @@ struct plec_stream_dispatch {
     uint64_t id;
     uint32_t layer;
     struct plec_dispatch_args args;
+    uint64_t deadline_ns;           /* 0: none */
     struct plec_need *fit;          /* [max_keys] */
     struct plec_stream_need *needs; /* [n_needs] <= max_keys */
     uint32_t n_needs, n_waiting;
@@ -78,7 +82,7 @@ struct plec_stream_dispatch {
     uint32_t n_held;
     struct plec_stream_use *uses; /* [n_uses] <= max_keys; [0, first_use) are released */
     uint32_t n_uses, first_use;
-    uint32_t n_ordered, part_first; /* of the layer's order */
+    uint32_t n_ordered, part_first, used_first; /* of the layer's order */
     uint32_t n_experts;
     enum plec_status status;
     struct plec_error error;
@@ -126,7 +130,8 @@ struct plec_streamer {
     struct plec_copy_job copies[PLEC_MAX_COPIES];
     uint32_t n_reading, n_copying;
     uint64_t reading_since, copying_since, n_copies;
-    uint64_t disk_free_ns; /* of a slowed disk */
+    uint64_t disk_free_ns;                  /* of a slowed disk, or a virtual one */
+    uint64_t link_free_ns, compute_free_ns; /* virtual */
     struct plec_stream_dispatch dispatch;
     uint64_t *masks;     /* [max_keys] scratch */
     int32_t *active_ids; /* [max_entries] scratch */
@@ -143,24 +148,42 @@ struct plec_streamer {
     struct plec_io_completion completions[PLEC_REAP]; /* of the thread alone */
 };
 
-uint64_t plec_streamer_now(void);
-
 /* --- the engine (streamer_jobs.c); the lock is held ------------------------------------------ */
 
 /* Takes what has ended, starts what may start. */
 void plec_streamer_round(struct plec_streamer *streamer);
-/* Makes the engine's thread look again. Any thread, with or without the lock. */
-void plec_streamer_kick(struct plec_streamer *streamer);
-/* Starts the thread; PLEC_NO_MEMORY "ThreadNotStarted". */
-PLEC_MUST_USE enum plec_status plec_streamer_start(struct plec_streamer *streamer,
-                                                   struct plec_error *err);
-/* Ends it when nothing is under way any more. Called without the lock. */
-void plec_streamer_stop(struct plec_streamer *streamer);
+/* A piece of a read has come back. */
+void plec_streamer_completed(struct plec_streamer *streamer,
+                             const struct plec_io_completion *completion);
+/* Pieces that the disk has not given back yet. */
+bool plec_streamer_pieces_under_way(const struct plec_streamer *streamer);
+/* When the next read that is in the frame, but not due, ends; UINT64_MAX: there is none. */
+uint64_t plec_streamer_next_due(const struct plec_streamer *streamer);
 /* Releases the references of parts whose work is done (streamer.c). */
 bool plec_streamer_release_uses(struct plec_streamer *streamer);
 /* Writes NaN over a slot or frame that was given up. */
 void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot);
 void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame);
+
+/* --- time (streamer_time.c) ------------------------------------------------------------------- */
+
+/* Makes the engine's thread look again. Any thread, with or without the lock. */
+void plec_streamer_kick(struct plec_streamer *streamer);
+/* Starts the thread, where time is not virtual; PLEC_NO_MEMORY "ThreadNotStarted". */
+PLEC_MUST_USE enum plec_status plec_streamer_start(struct plec_streamer *streamer,
+                                                   struct plec_error *err);
+/* Ends all that is under way, and the thread. Called without the lock. */
+void plec_streamer_stop(struct plec_streamer *streamer);
+
+static inline bool plec_streamer_virtual(const struct plec_streamer *streamer) {
+    return streamer->options.clock != NULL;
+}
+/* When what starts now ends in virtual time; 0 where time is not virtual. The lock is held. */
+uint64_t plec_streamer_job_due(struct plec_streamer *streamer, const struct plec_job *job);
+uint64_t plec_streamer_use_due(struct plec_streamer *streamer, uint32_t n_experts);
+/* Ends all work that is under way and moves the virtual clock to the next end, at most to until_ns.
+ * The lock is held. */
+void plec_streamer_move_on(struct plec_streamer *streamer, uint64_t until_ns);
 
 /* --- traces (streamer_stats.c); the lock is held --------------------------------------------- */
 

@@ -6,7 +6,7 @@
 void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event event) {
     const struct plec_stream_trace *trace = &streamer->options.trace;
     if (trace->event == NULL) return;
-    if (event.at_ns == 0) event.at_ns = plec_streamer_now();
+    if (event.at_ns == 0) event.at_ns = plec_streamer_now(streamer);
     uint32_t layer = streamer->dispatch.layer;
     if (event.key != PLEC_NO_KEY) {
         layer = streamer->keys.keys[event.key].layer;
