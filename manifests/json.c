@@ -20,7 +20,8 @@ static const char *error_name(const json_error_t *error) {
 
 static enum plec_status parse_failed(const char *text, size_t n_bytes, const json_error_t *error,
                                      struct plec_error *err) {
-    if (json_error_code(error) == json_error_out_of_memory)
+    /* jansson names no error where an allocation of its own failed. */
+    if (json_error_code(error) == json_error_out_of_memory || error->text[0] == '\0')
         return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "JSON of %zu bytes", n_bytes);
     size_t at = error->position < 0 ? 0 : (size_t)error->position;
     if (at > n_bytes) at = n_bytes;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include <sys/stat.h>
@@ -35,6 +36,12 @@ std::vector<std::string> fixture_documents() {
 std::string round_trip(const std::string &text) {
     Json document(text);
     return format_json(document.get());
+}
+
+/* Allocations jansson may still make. */
+long allocations_left;
+void *bounded_malloc(size_t n_bytes) {
+    return allocations_left-- > 0 ? std::malloc(n_bytes) : nullptr;
 }
 
 } // namespace
@@ -195,4 +202,24 @@ TEST(Json, AFailedStoreLeavesWhatWasThere) {
     EXPECT_EQ(plec_json_store(dir.path("folder").c_str(), document.get(), &err), PLEC_IO);
     EXPECT_STREQ(err.name, "RenameFailed");
     EXPECT_EQ(list_folder(dir.path(), ""), std::vector<std::string>{"folder"});
+}
+
+/* Of a string jansson itself reports a failed allocation as a syntax error; there is none here. */
+TEST(Json, DocumentWithoutMemoryForItsValuesIsNoSyntaxError) {
+    const std::string text = "[1, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11], true, 2.5, null]";
+    plec_status status = PLEC_NO_MEMORY;
+    int refusals = 0;
+    for (long n = 0; status != PLEC_OK; n++, refusals++) {
+        json_t *document = nullptr;
+        plec_error err = {};
+        allocations_left = n;
+        json_set_alloc_funcs(bounded_malloc, std::free);
+        status = plec_json_parse(&document, text.data(), text.size(), &err);
+        json_set_alloc_funcs(std::malloc, std::free);
+        if (status != PLEC_OK) {
+            EXPECT_EQ(status, PLEC_NO_MEMORY) << n << ": " << err.message;
+        }
+        json_decref(document);
+    }
+    EXPECT_GT(refusals, 10);
 }
