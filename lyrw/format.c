@@ -117,6 +117,10 @@ static const struct plec_format formats[] = {
 };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
+bool plec_format_rounds_inputs(uint16_t tag) {
+    return tag != PLEC_FORMAT_F32 && tag != PLEC_FORMAT_GGUF_F64;
+}
+
 const struct plec_format *plec_format_find(uint16_t tag) {
     for (size_t i = 0; i < N_FORMATS; i++)
         if (formats[i].tag == tag) return &formats[i];

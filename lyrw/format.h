@@ -71,6 +71,11 @@ struct plec_format {
                    size_t n_blocks);
 };
 
+/* Whether kernels with bf16 operands may round what such a matrix is multiplied by (inputs and
+ * activations) to bf16. True of every format but f32 and f64, whose users want f32 products. The
+ * weights themselves enter a product exactly, in every format. */
+bool plec_format_rounds_inputs(uint16_t tag);
+
 /* The entry of a tag; NULL for a tag without a codec here. */
 const struct plec_format *plec_format_find(uint16_t tag);
 /* By name ("q6_k", "gguf_q4_1"); NULL when there is none. */

@@ -20,9 +20,9 @@ struct Forward {
     Floats forward() const {
         Floats y(size_t(n_tokens) * layer.hidden_size, NAN);
         Doubles scratch(plec_reference_layer_scratch(&layer), NOT_A_NUMBER);
-        plec_reference_args args = {&layer,      n_tokens,   n_slots,
-                                    x.data(),    ids.data(), weights.data(),
-                                    routed_only, y.data(),   scratch.data()};
+        plec_reference_args args = {
+            &layer,         n_tokens,    n_slots,  x.data(),       ids.data(),
+            weights.data(), routed_only, y.data(), scratch.data(), PLEC_REFERENCE_EXACT};
         plec_reference_layer(&args);
         return y;
     }

@@ -15,6 +15,7 @@ struct token_run {
     double *y;          /* [hidden] the sum of the branches */
     double *row;        /* one decoded row of the layer's own matrices */
     double *of_experts; /* scratch of an expert of any bank */
+    enum plec_reference_rule rule;
 };
 
 static size_t larger(size_t a, size_t b) {
@@ -45,6 +46,7 @@ static struct token_run run_in(double *scratch, const struct plec_layer *layer) 
     run.routed = run.latent + layer->routed.input_dim;
     run.row = run.routed + layer->routed.output_dim;
     run.of_experts = run.row + longest_row(layer);
+    run.rule = PLEC_REFERENCE_EXACT;
     return run;
 }
 
@@ -64,6 +66,19 @@ static void add(double *y, double factor, const double *x, uint32_t n) {
 }
 
 /* y += latent_out . norm( sum over slots of w * expert(latent_in . x) ), in slot order. */
+/* y += weight * expert(x). */
+static void add_expert(const struct token_run *run, double *y, const struct plec_bank *bank,
+                       uint32_t entry, double weight, bool weight_on_input, const double *x) {
+    struct plec_reference_expert_args args = {.bank = bank,
+                                              .entry = entry,
+                                              .rule = run->rule,
+                                              .weight = weight,
+                                              .weight_on_input = weight_on_input,
+                                              .x = x,
+                                              .scratch = run->of_experts};
+    plec_reference_expert_by_rule(y, &args);
+}
+
 static void add_routed(const struct token_run *run, const struct plec_layer *layer,
                        const int32_t *ids, const double *weights, uint32_t n_slots) {
     const struct plec_bank *bank = &layer->routed;
@@ -75,8 +90,8 @@ static void add_routed(const struct token_run *run, const struct plec_layer *lay
     }
     memset(run->routed, 0, bank->output_dim * sizeof *run->routed);
     for (uint32_t j = 0; j < n_slots; j++)
-        plec_reference_expert(run->routed, bank, (uint32_t)ids[j], weights[j],
-                              layer->router.weight_on_input, x, run->of_experts);
+        add_expert(run, run->routed, bank, (uint32_t)ids[j], weights[j],
+                   layer->router.weight_on_input, x);
     if (layer->routed_norm != NULL)
         rms_norm(run->routed, layer->routed_norm, bank->output_dim, layer->norm_eps);
     const double *out = run->routed;
@@ -94,7 +109,7 @@ static void run_all_entries(const struct token_run *run, const struct plec_bank 
                             uint32_t hidden_size) {
     memset(run->branch, 0, hidden_size * sizeof *run->branch);
     for (uint32_t e = 0; e < bank->n_entries; e++)
-        plec_reference_expert(run->branch, bank, e, 1, false, run->x, run->of_experts);
+        add_expert(run, run->branch, bank, e, 1, false, run->x);
 }
 
 static void add_shared(const struct token_run *run, const struct plec_layer *layer) {
@@ -116,6 +131,7 @@ static void add_dense(const struct token_run *run, const struct plec_layer *laye
 void plec_reference_layer(const struct plec_reference_args *args) {
     const struct plec_layer *layer = args->layer;
     struct token_run run = run_in(args->scratch, layer);
+    run.rule = args->rule;
     uint32_t n = layer->hidden_size;
     for (size_t t = 0; t < args->n_tokens; t++) {
         for (uint32_t i = 0; i < n; i++) {

@@ -2,7 +2,8 @@
  * of every kernel: no blocking, no tricks, loops in the order of the formulas.
  *
  * Owns nothing, keeps no state; safe from any thread. Weights are decoded exactly as their format
- * says, everything after is double, outputs are rounded to f32 once.
+ * says, everything after is double, outputs are rounded to f32 once. A second mode rounds where the
+ * kernels with bf16 operands do, so that these can be held to their own rule closely.
  */
 #ifndef PLEC_DEVICE_REFERENCE_H
 #define PLEC_DEVICE_REFERENCE_H
@@ -45,22 +46,43 @@ size_t plec_reference_route_scratch(const struct plec_router *router);
 void plec_reference_weigh(double *weights, const int32_t *ids, const struct plec_router *router,
                           const double *z, double *scratch);
 
+/* Where numbers are rounded besides the output. */
+enum plec_reference_rule {
+    PLEC_REFERENCE_EXACT,
+    /* What enters a matrix whose format says plec_format_rounds_inputs (the expert's input, and
+     * what the activation made) is rounded to bf16 once, to nearest, ties to even. A weight on the
+     * input multiplies after that. Weights stay exact, in every format. */
+    PLEC_REFERENCE_BF16
+};
+
 /* One expert on one token: y [output_dim] f64 += weight * expert(x), x [input_dim] f64. scratch:
  * plec_reference_expert_scratch doubles. */
 void plec_reference_expert(double *y, const struct plec_bank *bank, uint32_t entry, double weight,
                            bool weight_on_input, const double *x, double *scratch);
+/* The same by a rule. */
+struct plec_reference_expert_args {
+    const struct plec_bank *bank;
+    uint32_t entry;
+    enum plec_reference_rule rule;
+    double weight;
+    bool weight_on_input;
+    const double *x; /* [input_dim] */
+    double *scratch; /* plec_reference_expert_scratch doubles */
+};
+void plec_reference_expert_by_rule(double *y, const struct plec_reference_expert_args *args);
 size_t plec_reference_expert_scratch(const struct plec_bank *bank);
 
 /* A whole layer. */
 struct plec_reference_args {
     const struct plec_layer *layer;
     uint32_t n_tokens, n_slots;
-    const float *x;        /* [n_tokens, hidden] f32 */
-    const int32_t *ids;    /* [n_tokens, n_slots], in range */
-    const double *weights; /* [n_tokens, n_slots] */
-    bool routed_only;      /* leave shared and dense banks out: y = out_scale * routed(x) */
-    float *y;              /* [n_tokens, hidden] f32 */
-    double *scratch;       /* plec_reference_layer_scratch doubles */
+    const float *x;                /* [n_tokens, hidden] f32 */
+    const int32_t *ids;            /* [n_tokens, n_slots], in range */
+    const double *weights;         /* [n_tokens, n_slots] */
+    bool routed_only;              /* leave shared and dense banks out: y = out_scale * routed(x) */
+    float *y;                      /* [n_tokens, hidden] f32 */
+    double *scratch;               /* plec_reference_layer_scratch doubles */
+    enum plec_reference_rule rule; /* of the experts; the layer's other matrices are exact */
 };
 size_t plec_reference_layer_scratch(const struct plec_layer *layer);
 void plec_reference_layer(const struct plec_reference_args *args);

@@ -215,7 +215,8 @@ inline Step make_step(const struct plec_bank *bank, uint32_t n_tokens, uint32_t 
 }
 
 /* The step by the reference executor, token by token. */
-inline std::vector<double> reference_step(const struct plec_bank *bank, const Step &step) {
+inline std::vector<double> reference_step(const struct plec_bank *bank, const Step &step,
+                                          enum plec_reference_rule rule = PLEC_REFERENCE_EXACT) {
     size_t in = bank->input_dim, out = bank->output_dim;
     std::vector<double> y(step.n_tokens * out), x(in);
     std::vector<double> scratch(plec_reference_expert_scratch(bank));
@@ -227,8 +228,9 @@ inline std::vector<double> reference_step(const struct plec_bank *bank, const St
             double weight = step.weights.empty() ? 1.0 : step.weights[pair];
             if (!step.token_scale.empty()) weight *= step.token_scale[t];
             uint32_t entry = step.ids.empty() ? j : static_cast<uint32_t>(step.ids[pair]);
-            plec_reference_expert(&y[t * out], bank, entry, weight, step.weight_on_input, x.data(),
-                                  scratch.data());
+            struct plec_reference_expert_args args = {
+                bank, entry, rule, weight, step.weight_on_input, x.data(), scratch.data()};
+            plec_reference_expert_by_rule(&y[t * out], &args);
         }
         for (size_t i = 0; i < out && !step.y.empty(); i++)
             y[t * out + i] += step.y[t * out + i];

@@ -99,7 +99,8 @@ inline LayerOutput run_layer(const plec_bound_layer &bound, const LayerInput &in
                                 out.weights.data(),
                                 input.routed_only,
                                 out.y.data(),
-                                scratch.data()};
+                                scratch.data(),
+                                PLEC_REFERENCE_EXACT};
     plec_reference_layer(&args);
     return out;
 }
