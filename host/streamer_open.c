@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/budget.h"
 #include "host/streamer_parts.h"
 
 enum { DEFAULT_WIDTH = 16 };
@@ -177,17 +178,13 @@ static enum plec_status open_files(struct plec_streamer *streamer,
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Slots of a tier that pass through: none when the largest layer fits, so that no dispatch exceeds
- * the rest; two, so that one is filled while the other is read, when there are three. */
+/* Slots of a tier that pass through. */
 static uint32_t choose_staging(const struct plec_streamer *streamer, uint32_t n_all) {
-    if (streamer->options.bypass) return n_all;
-    if (n_all >= streamer->max_keys) return 0;
-    return n_all >= 3 ? 2 : n_all - 1;
+    return streamer->options.bypass ? n_all : plec_budget_staging(n_all, streamer->max_keys);
 }
 
 static uint32_t fit_budget(const struct plec_streamer *streamer, uint64_t budget) {
-    uint64_t n = budget / streamer->frame_bytes;
-    return n < streamer->keys.n_keys ? (uint32_t)n : streamer->keys.n_keys;
+    return plec_budget_fit(budget, streamer->frame_bytes, streamer->keys.n_keys);
 }
 
 static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_error *err) {

@@ -1,0 +1,314 @@
+#include "host/budget.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "host/extent.h"
+
+/* --- what there is --------------------------------------------------------------------------- */
+
+static uint64_t operand_bytes(const struct plec_operand *operand) {
+    uint64_t values = 0, scales = 0;
+    if (operand->rows == 0) return 0;
+    enum plec_status status =
+        plec_format_size(&values, &scales, operand->format, operand->rows, operand->cols, NULL);
+    return status == PLEC_OK ? values + scales : 0; /* bound layers have no other */
+}
+
+static uint64_t bank_bytes(const struct plec_bank *bank) {
+    uint64_t n_bytes = 0;
+    for (int id = 0; id < PLEC_N_OPERANDS; id++)
+        n_bytes += operand_bytes(&bank->operands[id]);
+    return n_bytes * bank->n_entries;
+}
+
+static uint64_t matrix_bytes(const struct plec_matrix *matrix) {
+    if (!plec_matrix_present(matrix)) return 0;
+    return operand_bytes(&(struct plec_operand){matrix->format, matrix->rows, matrix->cols});
+}
+
+uint64_t plec_budget_other_bytes(const struct plec_bound_layer *bound) {
+    const struct plec_layer *layer = &bound->layer;
+    return bank_bytes(&layer->shared) + bank_bytes(&layer->dense) +
+           matrix_bytes(&layer->latent_in) + matrix_bytes(&layer->latent_out) +
+           matrix_bytes(&layer->shared_gate);
+}
+
+bool plec_budget_streams(const struct plec_bound_layer *bound) {
+    return !bound->dense && bound->layer.routed.n_entries > 1;
+}
+
+/* Reads that fetch ranges [n]: large ones take several. */
+static uint64_t count_reads(const struct plec_range *ranges, uint32_t n) {
+    uint64_t n_reads = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_reads += (ranges[i].length + PLEC_BUDGET_PIECE_BYTES - 1) / PLEC_BUDGET_PIECE_BYTES;
+    return n_reads;
+}
+
+enum plec_status plec_budget_describe(struct plec_budget_layer *out,
+                                      const struct plec_bound_layer *bound, uint32_t number,
+                                      uint32_t width, const struct plec_locator *locator,
+                                      struct plec_error *err) {
+    const struct plec_bank *bank = &bound->layer.routed;
+    struct plec_extent_map map;
+    enum plec_status status = plec_extent_map_open(&map, bank, width, locator, err);
+    if (status != PLEC_OK) {
+        plec_error_context(err, "layer %u", number);
+        return status;
+    }
+    uint32_t top_k = bound->layer.router.top_k;
+    *out = (struct plec_budget_layer){
+        .number = number,
+        .n_experts = bank->n_entries,
+        .top_k = top_k == 0                ? 1
+                 : top_k < bank->n_entries ? top_k
+                                           : bank->n_entries,
+        .n_extents = map.n_extents,
+        .weight_bytes = map.payload_bytes,
+        .frame_bytes = map.frame_bytes,
+        .entry_reads = count_reads(map.entry_ranges, map.entry_first[map.n_entries]),
+        .extent_reads = count_reads(map.extent_ranges, map.extent_first[map.n_extents]),
+        .other_bytes = plec_budget_other_bytes(bound)};
+    plec_extent_map_close(&map);
+    return PLEC_OK;
+}
+
+/* --- what fits ------------------------------------------------------------------------------- */
+
+uint32_t plec_budget_fit(uint64_t budget, uint64_t frame_bytes, uint32_t n_keys) {
+    uint64_t n = frame_bytes > 0 ? budget / frame_bytes : 0;
+    return n < n_keys ? (uint32_t)n : n_keys;
+}
+
+uint32_t plec_budget_staging(uint32_t n_slots, uint32_t max_keys) {
+    if (n_slots >= max_keys) return 0;
+    return n_slots >= 3 ? 2 : n_slots > 0 ? n_slots - 1 : 0;
+}
+
+void plec_budget_make(struct plec_budget *out, const struct plec_budget_layer *layers,
+                      uint32_t n_layers, uint32_t width, uint64_t device_bytes,
+                      uint64_t host_bytes) {
+    *out = (struct plec_budget){.layers = layers, .n_layers = n_layers, .width = width};
+    for (uint32_t i = 0; i < n_layers; i++) {
+        const struct plec_budget_layer *layer = &layers[i];
+        out->n_experts += layer->n_experts;
+        out->n_extents += layer->n_extents;
+        out->weight_bytes += layer->weight_bytes;
+        out->other_bytes += layer->other_bytes;
+        if (layer->n_extents > out->max_extents) out->max_extents = layer->n_extents;
+        if (layer->frame_bytes > out->frame_bytes) out->frame_bytes = layer->frame_bytes;
+    }
+    out->n_slots = plec_budget_fit(device_bytes, out->frame_bytes, out->n_extents);
+    out->n_frames = plec_budget_fit(host_bytes, out->frame_bytes, out->n_extents);
+    out->n_slot_staging = plec_budget_staging(out->n_slots, out->max_extents);
+    out->n_frame_staging = plec_budget_staging(out->n_frames, out->max_extents);
+    out->resident = out->n_slots == out->n_extents;
+}
+
+/* Extents of a rank when each of n_ranks has its share of every layer, rounded up. */
+static uint64_t rank_extents(const struct plec_budget *budget, uint32_t n_ranks) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < budget->n_layers; i++)
+        n += (budget->layers[i].n_extents + n_ranks - 1) / n_ranks;
+    return n;
+}
+
+uint32_t plec_budget_ranks(const struct plec_budget *budget) {
+    uint32_t most = budget->max_extents;
+    if (most == 0 || rank_extents(budget, most) > budget->n_slots) return 0;
+    uint32_t least = 1;
+    while (least < most) {
+        uint32_t middle = least + (most - least) / 2;
+        if (rank_extents(budget, middle) <= budget->n_slots)
+            most = middle;
+        else
+            least = middle + 1;
+    }
+    return least;
+}
+
+/* --- what moves ------------------------------------------------------------------------------ */
+
+double plec_budget_distinct(uint32_t n_experts, uint32_t top_k, uint32_t n_tokens) {
+    if (n_experts == 0) return 0;
+    double unused = pow(1 - (double)top_k / n_experts, n_tokens);
+    return n_experts * (1 - unused);
+}
+
+/* The chance that n given extents of the layer are all untouched by one token. */
+static double untouched(const struct plec_budget_layer *layer, double n) {
+    double width = (double)layer->n_experts / layer->n_extents, none = 1;
+    for (uint32_t i = 0; i < layer->top_k; i++) {
+        double outside = layer->n_experts - n * width - i;
+        none *= outside > 0.5 ? outside / (layer->n_experts - i) : 0;
+    }
+    return none;
+}
+
+double plec_budget_touched(const struct plec_budget_layer *layer, uint32_t n_tokens) {
+    return layer->n_extents * (1 - pow(untouched(layer, 1), n_tokens));
+}
+
+/* A count, as a normal distribution. */
+struct count {
+    double mean, variance;
+};
+
+/* Extents of a layer that n_tokens tokens touch. */
+static struct count touched_by(const struct plec_budget_layer *layer, double n_tokens) {
+    double n = layer->n_extents, one = pow(untouched(layer, 1), n_tokens);
+    double two = pow(untouched(layer, 2), n_tokens);
+    double variance = n * one * (1 - one) + n * (n - 1) * (two - one * one);
+    return (struct count){n * (1 - one), variance > 0 ? variance : 0};
+}
+
+/* Extents of its own layer that are more recent than one touched `ago` steps ago, when the layer
+ * runs again: those touched since, and half of those touched with it. */
+static struct count more_recent(const struct plec_budget_layer *layer, double touched,
+                                uint32_t ago) {
+    double others = layer->n_extents - 1.0;
+    if (others == 0) return (struct count){0, 0};
+    double share = touched < others ? touched / others : 1;
+    double before = pow(1 - share, ago - 1);
+    double recent = (1 - before + 0.5 * before * (touched - 1) / others);
+    return (struct count){others * recent, ago > 1 ? others * recent * (1 - recent) : 0};
+}
+
+enum { STEPS_BACK = 1024 };
+/* Further out the normal distribution says nothing. */
+static const double TAIL = 1e-3;
+
+/* What a tier of n_slots is asked to keep: [j] what all layers touch in j + 1 steps. */
+struct memory {
+    uint32_t n_slots, n; /* more steps than n are not kept, but for n = STEPS_BACK */
+    struct count touched[STEPS_BACK];
+};
+
+static void remember(struct memory *memory, const struct plec_budget *budget, uint32_t n_slots,
+                     uint32_t n_tokens) {
+    memory->n_slots = n_slots;
+    for (memory->n = 0; memory->n < STEPS_BACK; memory->n++) {
+        struct count *sum = &memory->touched[memory->n];
+        *sum = (struct count){0, 0};
+        for (uint32_t i = 0; i < budget->n_layers; i++) {
+            struct count count = touched_by(&budget->layers[i], (double)n_tokens * (memory->n + 1));
+            sum->mean += count.mean;
+            sum->variance += count.variance;
+        }
+        if (sum->mean - budget->max_extents > n_slots + 6 * sqrt(sum->variance)) break;
+    }
+}
+
+/* The chance that an extent of the layer is still there when it was last touched `ago` steps ago:
+ * that no more than n_slots - 1 others are more recent. */
+static double kept(const struct plec_budget_layer *layer, uint32_t n_tokens,
+                   const struct memory *memory, uint32_t ago) {
+    struct count all = memory->touched[ago - 1];
+    struct count own = touched_by(layer, (double)n_tokens * ago);
+    struct count recent = more_recent(layer, touched_by(layer, n_tokens).mean, ago);
+    double variance = all.variance - own.variance + recent.variance;
+    double room = memory->n_slots - 0.5 - (all.mean - own.mean + recent.mean);
+    if (variance < 1e-9) return room > 0 ? 1 : 0;
+    double chance = 0.5 * erfc(-room / sqrt(2 * variance));
+    return chance < TAIL ? 0 : chance > 1 - TAIL ? 1 : chance;
+}
+
+/* The chance that an extent of the layer is there when it is touched. */
+static double extent_hit(const struct plec_budget *budget, const struct plec_budget_layer *layer,
+                         uint32_t n_tokens, const struct memory *memory) {
+    if (memory->n_slots >= budget->n_extents) return 1;
+    double share = touched_by(layer, n_tokens).mean / layer->n_extents;
+    double hit = 0, since = 1; /* since: not touched in ago - 1 steps */
+    for (uint32_t ago = 1; ago <= memory->n && since > 1e-9; ago++, since *= 1 - share)
+        hit += share * since * kept(layer, n_tokens, memory, ago);
+    if (memory->n == STEPS_BACK) hit += since * kept(layer, n_tokens, memory, STEPS_BACK);
+    /* A single layer is never pushed out by another: what exceeds the slots passes through. */
+    double held = (double)memory->n_slots / layer->n_extents;
+    return budget->n_layers == 1 && hit < held ? held : hit;
+}
+
+/* Of an expert in a tier that fetches experts one by one. */
+static double expert_hit(double extent, double share) {
+    double missed = 1 - extent * (1 - share);
+    return missed > 0 ? extent * share / missed : 1;
+}
+
+struct expectation {
+    const struct plec_budget *budget;
+    const struct plec_budget_machine *machine;
+    struct plec_budget_step *step;
+    struct memory slots, frames;
+    double streamed_disk_s, streamed_link_s;
+};
+
+static double read_seconds(const struct plec_budget_machine *machine, double reads,
+                           double n_bytes) {
+    return reads * machine->read_s + n_bytes / machine->disk_bytes_per_s;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static void expect_layer(struct expectation *e, const struct plec_budget_layer *layer) {
+    const struct plec_budget *budget = e->budget;
+    const struct plec_budget_machine *machine = e->machine;
+    struct plec_budget_step *step = e->step;
+    double used = plec_budget_distinct(layer->n_experts, layer->top_k, step->n_tokens);
+    double touched = plec_budget_touched(layer, step->n_tokens);
+    double width = (double)layer->n_experts / layer->n_extents, share = used / (touched * width);
+    double entry_bytes = (double)layer->weight_bytes / layer->n_experts;
+    double entry_reads = (double)layer->entry_reads / layer->n_experts;
+    double extent_bytes = (double)layer->weight_bytes / layer->n_extents;
+    double extent_reads = (double)layer->extent_reads / layer->n_extents;
+    double entry_s = read_seconds(machine, entry_reads, entry_bytes);
+    double extent_s = read_seconds(machine, extent_reads, extent_bytes);
+    bool whole = extent_s <= share * width * entry_s * (1 + 1e-9);
+
+    double device = expert_hit(extent_hit(budget, layer, step->n_tokens, &e->slots), share);
+    double host = extent_hit(budget, layer, step->n_tokens, &e->frames);
+    if (!whole) host = expert_hit(host, share);
+    host = host > device ? host - device : 0;
+    double miss = 1 - device - host;
+    if (miss < 1e-12) miss = 0;
+
+    double reads = whole ? touched * miss * extent_reads : used * miss * entry_reads;
+    double read_bytes = whole ? touched * miss * extent_bytes : used * miss * entry_bytes;
+    double active = used * entry_bytes, copied = used * (1 - device) * entry_bytes;
+    double disk_s = read_seconds(machine, reads, read_bytes);
+    double link_s = copied / machine->link_bytes_per_s;
+    double memory_s = (active + (double)layer->other_bytes) / machine->memory_bytes_per_s;
+    double longest = larger(disk_s, larger(link_s, memory_s));
+    step->experts += used;
+    step->extents += touched;
+    step->device_hits += used * device;
+    step->host_hits += used * host;
+    step->misses += used * miss;
+    step->device_hit_bytes += active * device;
+    step->host_hit_bytes += active * host;
+    step->active_bytes += active;
+    step->other_bytes += (double)layer->other_bytes;
+    step->reads += reads;
+    step->read_bytes += read_bytes;
+    step->copied_bytes += copied;
+    step->disk_s += disk_s;
+    step->link_s += link_s;
+    step->memory_s += memory_s;
+    step->step_s += longest + (disk_s + link_s + memory_s - longest) / larger(used, 1);
+    e->streamed_disk_s += whole ? touched * extent_s : used * entry_s;
+    e->streamed_link_s += active / machine->link_bytes_per_s;
+}
+
+void plec_budget_expect(struct plec_budget_step *out, const struct plec_budget *budget,
+                        const struct plec_budget_machine *machine, uint32_t n_tokens) {
+    *out = (struct plec_budget_step){.n_tokens = n_tokens};
+    struct expectation e = {.budget = budget, .machine = machine, .step = out};
+    if (n_tokens == 0) return;
+    remember(&e.slots, budget, budget->n_slots - budget->n_slot_staging, n_tokens);
+    remember(&e.frames, budget, budget->n_frames - budget->n_frame_staging, n_tokens);
+    for (uint32_t i = 0; i < budget->n_layers; i++)
+        expect_layer(&e, &budget->layers[i]);
+    out->resident_s = out->memory_s;
+    out->streamed_s = larger(e.streamed_disk_s, larger(e.streamed_link_s, out->memory_s));
+}
