@@ -15,7 +15,7 @@ static uint64_t operand_bytes(const struct plec_operand *operand) {
     return status == PLEC_OK ? values + scales : 0; /* bound layers have no other */
 }
 
-static uint64_t bank_bytes(const struct plec_bank *bank) {
+uint64_t plec_budget_bank_bytes(const struct plec_bank *bank) {
     uint64_t n_bytes = 0;
     for (int id = 0; id < PLEC_N_OPERANDS; id++)
         n_bytes += operand_bytes(&bank->operands[id]);
@@ -29,7 +29,7 @@ static uint64_t matrix_bytes(const struct plec_matrix *matrix) {
 
 uint64_t plec_budget_other_bytes(const struct plec_bound_layer *bound) {
     const struct plec_layer *layer = &bound->layer;
-    return bank_bytes(&layer->shared) + bank_bytes(&layer->dense) +
+    return plec_budget_bank_bytes(&layer->shared) + plec_budget_bank_bytes(&layer->dense) +
            matrix_bytes(&layer->latent_in) + matrix_bytes(&layer->latent_out) +
            matrix_bytes(&layer->shared_gate);
 }

@@ -51,6 +51,8 @@ PLEC_MUST_USE enum plec_status plec_budget_describe(struct plec_budget_layer *ou
                                                     struct plec_error *err);
 /* Bytes of what a step of the layer reads beside its routed experts. */
 uint64_t plec_budget_other_bytes(const struct plec_bound_layer *bound);
+/* Bytes of all entries of a bank. */
+uint64_t plec_budget_bank_bytes(const struct plec_bank *bank);
 
 /* --- what fits ------------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #include "device/reference/reference.h"
 #include "lyrw/encode.h"
 #include "tools/bench/random_bank.h"
-#include "tools/bench/read_bandwidth.h"
+#include "tools/measure/read_bandwidth.h"
 
 enum {
     INPUT = 2048,

@@ -24,7 +24,7 @@
 #include "lyrw/format.h"
 #include "tools/bench/models.h"
 #include "tools/bench/random_bank.h"
-#include "tools/bench/read_bandwidth.h"
+#include "tools/measure/read_bandwidth.h"
 
 enum {
     TOKENS_MAX = 4096,

@@ -12,6 +12,7 @@ int plec_command_convert(int argc, char **argv);
 int plec_command_inspect(int argc, char **argv);
 int plec_command_kernels(int argc, char **argv);
 int plec_command_layout(int argc, char **argv);
+int plec_command_plan(int argc, char **argv);
 int plec_command_run(int argc, char **argv);
 int plec_command_trace(int argc, char **argv);
 int plec_command_verify(int argc, char **argv);

@@ -21,6 +21,7 @@ static const struct command commands[] = {
      plec_command_kernels},
     {"layout", "lay a bank out on paper: bytes of tables, payload, extents and files",
      plec_command_layout},
+    {"plan", "tell what fits, what will stream, and how fast that can be", plec_command_plan},
     {"run", "run one MoE layer", plec_command_run},
     {"trace", "replay a recorded routing through caches of every policy", plec_command_trace},
     {"verify", "check everything that can be checked without running", plec_command_verify},

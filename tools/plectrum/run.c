@@ -8,6 +8,7 @@
 #include "tools/plectrum/arrays.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
+#include "tools/plectrum/device_option.h"
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/stream_options.h"
 
@@ -95,23 +96,6 @@ struct run {
 
 /* --- the command line ------------------------------------------------------------------------- */
 
-static int read_device(struct options *o) {
-    static const struct {
-        const char *name;
-        enum plec_run_device device;
-    } names[] = {{"auto", PLEC_RUN_AUTO},
-                 {"cpu", PLEC_RUN_CPU},
-                 {"cuda", PLEC_RUN_CUDA},
-                 {"reference", PLEC_RUN_REFERENCE}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(o->device_name, names[i].name) == 0) {
-            o->device = names[i].device;
-            return PLEC_CLI_GO_ON;
-        }
-    return plec_cli_usage(&command, "--device wants auto, cpu, cuda or reference, found '%s'",
-                          o->device_name);
-}
-
 static int check_options(struct options *o) {
     if ((o->input != NULL) == o->random_given)
         return plec_cli_usage(&command, "give --input or --random, one of them");
@@ -123,7 +107,7 @@ static int check_options(struct options *o) {
     if (o->step_given && o->step == 0)
         return plec_cli_usage(&command, "--step wants at least one token");
     int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
-    return leave != PLEC_CLI_GO_ON ? leave : read_device(o);
+    return leave != PLEC_CLI_GO_ON ? leave : plec_cli_device(&o->device, &command, o->device_name);
 }
 
 static int read_options(struct options *o, int argc, char **argv) {

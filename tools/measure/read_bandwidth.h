@@ -1,7 +1,7 @@
 /* read_bandwidth.h: how fast this machine reads memory: the peer of every weight-streaming figure.
  */
-#ifndef PLEC_TOOLS_BENCH_READ_BANDWIDTH_H
-#define PLEC_TOOLS_BENCH_READ_BANDWIDTH_H
+#ifndef PLEC_TOOLS_READ_BANDWIDTH_H
+#define PLEC_TOOLS_READ_BANDWIDTH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "tools/bench/read_bandwidth.h"
+#include "tools/measure/read_bandwidth.h"
 
 #include <pthread.h>
 #include <stdlib.h>
