@@ -29,5 +29,15 @@ if(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
     set(PLEC_HAVE_CUDA ON)
   endif()
 endif()
+# NVTX 3 is headers alone, of the toolkit or of a package of their own.
+set(PLEC_NVTX_INCLUDE "")
+if(PLEC_CUDA AND NOT PLEC_FUZZ)
+  find_package(CUDAToolkit QUIET)
+  find_path(PLEC_NVTX_FOUND nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+    PATHS /usr/local/cuda/include)
+  if(PLEC_NVTX_FOUND)
+    set(PLEC_NVTX_INCLUDE ${PLEC_NVTX_FOUND})
+  endif()
+endif()
 message(STATUS "Plectrum: CUDA toolkit ${PLEC_HAVE_CUDA}, jansson ${jansson_VERSION}, "
   "OpenSSL ${OPENSSL_VERSION}${optional_found}")

@@ -38,6 +38,14 @@ struct plec_simulation {
     void *user;
 };
 
+/* Told when matrices of an experts launch begin and end their work, on the thread that runs it
+ * (CPU) or enqueues it (a GPU). Called from any thread; must be quick. */
+enum plec_device_work { PLEC_WORK_GATE_UP, PLEC_WORK_DOWN };
+struct plec_device_probe {
+    void (*mark)(void *user, enum plec_device_work work, bool ends); /* NULL: nobody */
+    void *user;
+};
+
 struct plec_device_options {
     uint32_t n_threads;      /* CPU: threads a launch is split over; 0: the processors available */
     uint32_t queue_capacity; /* enqueued operations a stream holds before a call waits for room;
@@ -46,6 +54,7 @@ struct plec_device_options {
     uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
                                 the processor has */
     const struct plec_simulation *simulation; /* CPU: NULL: none; copied by open */
+    struct plec_device_probe probe;
 };
 
 struct plec_device_info {

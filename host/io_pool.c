@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "host/io_parts.h"
+#include "host/nvtx.h"
 
 struct pool {
     pthread_cond_t work, done; /* under io->lock */
@@ -22,6 +23,7 @@ struct pool {
     uint32_t n_threads;
     uint32_t *queue; /* [depth] pieces to read, a ring */
     uint32_t depth, first, count;
+    uint32_t n_named; /* threads that have their name */
     bool stop;
     int64_t (*read)(const struct plec_io *io, const struct plec_io_piece *piece);
 };
@@ -51,10 +53,18 @@ static int64_t read_by_mmap(const struct plec_io *io, const struct plec_io_piece
     return (uint64_t)n < size - chunk->from ? n : (int64_t)(size - chunk->from);
 }
 
+static void name_thread(struct pool *pool) {
+    char name[16];
+    snprintf(name, sizeof name, "plec-io-%u", pool->n_named++ % 1000);
+    pthread_setname_np(pthread_self(), name);
+    plec_nvtx_name_thread();
+}
+
 static void *run(void *user) {
     struct plec_io *io = user;
     struct pool *pool = io->engine;
     pthread_mutex_lock(&io->lock);
+    name_thread(pool);
     for (;;) {
         while (pool->count == 0 && !pool->stop)
             pthread_cond_wait(&pool->work, &io->lock);
@@ -100,10 +110,7 @@ static uint32_t start_threads(struct plec_io *io, struct pool *pool) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; n < pool->depth; n++) {
-        char name[16];
         if (pthread_create(&pool->threads[n], NULL, run, io) != 0) break;
-        snprintf(name, sizeof name, "plec-io-%u", n % 1000);
-        pthread_setname_np(pool->threads[n], name);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return n;

@@ -54,7 +54,8 @@ static enum plec_status open_device(struct plec_runner *runner,
         options->device == PLEC_RUN_CUDA ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
     struct plec_device_options device = {.n_threads = options->n_threads,
                                          .plain_c = options->plain_c,
-                                         .simulation = options->stream.simulation};
+                                         .simulation = options->stream.simulation,
+                                         .probe = plec_tracer_of_device(runner->tracer)};
     enum plec_status status = plec_device_open(&runner->device, kind, &device, err);
     if (status != PLEC_OK) return status;
     struct plec_device_info info;
@@ -150,11 +151,13 @@ static enum plec_status open_streamer(struct plec_runner *runner, struct plec_co
         plec_log_write(&options->log, PLEC_LOG_RUN, "no layer has routed experts to stream");
         return PLEC_OK;
     }
+    struct plec_stream_options stream = options->stream;
+    if (stream.trace.event == NULL) stream.trace = plec_tracer_of_stream(runner->tracer);
     struct plec_streamer_args args = {.device = runner->device,
                                       .container = container,
                                       .layers = layers,
                                       .n_layers = n,
-                                      .options = &options->stream,
+                                      .options = &stream,
                                       .log = options->log};
     runner->ahead = options->stream.speculation != PLEC_SPECULATE_OFF;
     enum plec_status status = open_ahead(runner, err);
@@ -180,6 +183,7 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     struct plec_runner *runner = calloc(1, sizeof *runner);
     if (runner == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "runner");
     pthread_mutex_init(&runner->lock, NULL);
+    if (plec_tracer_active(options->tracer)) runner->tracer = options->tracer;
     enum plec_status status = bind_layers(runner, container, options, err);
     if (status == PLEC_OK) status = open_device(runner, options, err);
     if (status == PLEC_OK) set_limits(runner, options);

@@ -9,6 +9,7 @@
 
 #include "host/container.h"
 #include "host/streamer.h"
+#include "host/tracer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +30,8 @@ struct plec_runner_options {
     struct plec_stream_options stream; /* device_budget 0: experts are used where their files are
                                           mapped. Else the routed experts of every layer with more
                                           than one are streamed; all else stays where it is */
+    struct plec_tracer *tracer; /* told what happens, must outlive the runner; NULL: nobody. It
+                                   takes the place of a stream.trace that is not set */
     struct plec_log log;
 };
 

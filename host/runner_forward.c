@@ -157,7 +157,11 @@ static void try_next_router(void *user) {
                                         .weights = runner->ahead_weights,
                                         .unrouted = unrouted,
                                         .scratch = runner->scratch};
-    if (plec_router_route(&routing, NULL) != PLEC_OK) return;
+    uint32_t number = runner->layers[runner->streamed[next]].number;
+    plec_tracer_begin(runner->tracer, PLEC_TRACE_LOOK_AHEAD, number, awaited->n_tokens);
+    enum plec_status status = plec_router_route(&routing, NULL);
+    plec_tracer_end(runner->tracer, PLEC_TRACE_LOOK_AHEAD, number, status);
+    if (status != PLEC_OK) return;
     struct plec_expectation expectation = {.why = PLEC_FROM_NEXT_ROUTER,
                                            .layer = next,
                                            .ids = runner->ahead_ids,
@@ -316,8 +320,10 @@ static enum plec_status forward(struct plec_runner *runner, const struct plec_ru
     const struct plec_forward_args *args = stop->args;
     const struct plec_bound_layer *layer = &from->bound;
     uint32_t hidden_size = layer->layer.hidden_size, n_slots = 0;
+    plec_tracer_begin(runner->tracer, PLEC_TRACE_ROUTE, from->number, args->n_tokens);
     widen(runner->x, args->hidden, args->hidden_type, (size_t)args->n_tokens * hidden_size);
     enum plec_status routed = route(runner, &n_slots, layer, args, err);
+    plec_tracer_end(runner->tracer, PLEC_TRACE_ROUTE, from->number, routed);
     bool some_unrouted = routed == PLEC_BAD_INPUT && strcmp(err->name, "NanScores") == 0;
     if (routed != PLEC_OK && !some_unrouted) return routed;
     routed = settle_unrouted(runner, args, hidden_size, n_slots, routed, err);
@@ -351,7 +357,9 @@ enum plec_status plec_runner_forward(struct plec_runner *runner,
     if (status == PLEC_OK) {
         status = wait_for_turn(runner, &stop, err);
         if (status == PLEC_OK) {
+            plec_tracer_begin(runner->tracer, PLEC_TRACE_LAYER, args->layer, args->n_tokens);
             status = forward(runner, layer, &stop, err);
+            plec_tracer_end(runner->tracer, PLEC_TRACE_LAYER, args->layer, status);
             pthread_mutex_unlock(&runner->lock);
         }
     }

@@ -22,6 +22,7 @@ struct plec_runner_layer {
 struct plec_runner {
     pthread_mutex_t lock; /* one forward at a time: the buffers below are its own */
     bool reference;
+    struct plec_tracer *tracer; /* NULL: nobody is told */
     struct plec_device *device; /* NULL on the reference */
     char device_name[128];
     struct plec_runner_layer *layers; /* [n_layers] */

@@ -90,13 +90,16 @@ static void hand_out(struct plec_streamer *streamer, struct plec_stream_need *ne
     }
     dispatch->held[dispatch->n_held++] = ref;
     count_handed_out(streamer, need);
-    plec_streamer_tell(streamer,
-                       (struct plec_stream_event){.kind = PLEC_STREAM_HAND_OUT,
-                                                  .id = dispatch->id,
-                                                  .key = need->key,
-                                                  .mask = need->mask,
-                                                  .slot = ref.slot,
-                                                  .n_bytes = plec_key_bytes(key, need->mask)});
+    plec_streamer_tell(
+        streamer, (struct plec_stream_event){.kind = PLEC_STREAM_HAND_OUT,
+                                             .id = dispatch->id,
+                                             .key = need->key,
+                                             .mask = need->mask,
+                                             .slot = ref.slot,
+                                             .in_slot = need->in_slot,
+                                             .in_frame = need->in_frame,
+                                             .n_bytes = (uint64_t)__builtin_popcountll(need->mask) *
+                                                        key->entry_bytes});
 }
 
 static void fail_dispatch(struct plec_streamer *streamer, const struct plec_error *err,
@@ -228,6 +231,9 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
     uint64_t now = plec_streamer_now(streamer);
     advance(streamer, args->layer);
     open_dispatch(streamer, args);
+    struct plec_stream_event plan = {
+        .kind = PLEC_STREAM_PLAN_BEGIN, .id = dispatch->id, .key = PLEC_NO_KEY};
+    plec_streamer_tell(streamer, plan);
     plec_predict_set_cost(streamer->predict, plec_prefetch_read_cost(streamer->prefetch), 0);
     plec_predict_routed(streamer->predict, streamer->step, args->layer, streamer->active_ids,
                         dispatch->n_experts, now);
@@ -236,6 +242,8 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
         demand(streamer, i, &fit, now);
     look_ahead(streamer, now);
     plec_streamer_round(streamer);
+    plan.kind = PLEC_STREAM_PLAN_END;
+    plec_streamer_tell(streamer, plan);
     pthread_mutex_unlock(&streamer->lock);
     plec_streamer_kick(streamer);
     *bank = &streamer->layers[args->layer].bank;

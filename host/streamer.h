@@ -44,18 +44,28 @@ enum plec_stream_event_kind {
     PLEC_STREAM_WAIT_END,    /* status */
     PLEC_STREAM_LAYER_BEGIN, /* id: of the dispatch; mask: how many experts */
     PLEC_STREAM_LAYER_END,
-    PLEC_STREAM_HAND_OUT,   /* key, mask, slot, id: of the dispatch, n_bytes */
+    PLEC_STREAM_PLAN_BEGIN, /* a dispatch asks for its experts; id: of the dispatch */
+    PLEC_STREAM_PLAN_END,
+    PLEC_STREAM_HAND_OUT,   /* key, mask, slot, id: of the dispatch, n_bytes; in_slot, in_frame */
+    PLEC_STREAM_READY,      /* key, mask, slot: copied whole, and usable */
+    PLEC_STREAM_CANCEL,     /* key, mask: being read or read, and never to be copied; status: a read
+                               that failed. Every expert that a read or copy began for is READY or
+                               CANCELled once, when the streamer closes at the latest */
     PLEC_STREAM_EVICT_SLOT, /* key, mask: what was there, slot */
-    PLEC_STREAM_EVICT_FRAME /* likewise, frame */
+    PLEC_STREAM_EVICT_FRAME, /* likewise, frame */
+    PLEC_STREAM_PINNED       /* n_bytes of host memory are pinned; told once, when all is open */
 };
 struct plec_stream_event {
     enum plec_stream_event_kind kind;
-    uint64_t at_ns; /* plec_streamer_now; events come in this order */
-    uint64_t id;    /* of a read, a copy, or a dispatch: each counts on its own */
-    uint32_t layer; /* the container's number */
-    uint32_t key;   /* PLEC_NO_KEY where there is none */
+    uint64_t at_ns;  /* plec_streamer_now; events come in this order */
+    uint64_t id;     /* of a read, a copy, or a dispatch: each counts on its own */
+    uint32_t layer;  /* the container's number */
+    uint32_t key;    /* PLEC_NO_KEY where there is none */
+    uint32_t extent; /* the key's number within its layer */
     uint32_t first_expert;
-    uint64_t mask; /* experts first_expert + bit */
+    uint64_t mask;              /* experts first_expert + bit */
+    uint64_t in_slot, in_frame; /* of mask: where they were when the dispatch asked; others: in
+                                   files */
     uint32_t frame, slot;
     uint64_t n_bytes;
     enum plec_urgency urgency;

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "host/nvtx.h"
 #include "host/streamer_parts.h"
 
 /* --- busy time ------------------------------------------------------------------------------- */
@@ -94,7 +95,8 @@ static void end_read(struct plec_streamer *streamer, struct plec_read_job *read,
     plec_streamer_tell_job(streamer, PLEC_STREAM_READ_END, &read->job, read->n_bytes,
                            err != NULL ? err->code : PLEC_OK);
     count_down(&streamer->n_reading, &streamer->counts.read_busy_ns, streamer->reading_since, now);
-    plec_prefetch_job_ended(streamer->prefetch, read->job.id, now, read->n_bytes, err);
+    if (err != NULL) plec_streamer_tell_cancel(streamer, read->job.key, read->job.mask, err->code);
+    plec_streamer_job_ended(streamer, &read->job, now, read->n_bytes, err);
     read->active = false;
 }
 
@@ -124,6 +126,7 @@ static bool tend_reads(struct plec_streamer *streamer) {
 static enum plec_status note_arrival(void *user, struct plec_error *err) {
     struct plec_copy_job *copy = user;
     (void)err;
+    plec_nvtx_name_thread();
     atomic_store(&copy->arrived, true);
     plec_streamer_kick(copy->streamer);
     return PLEC_OK;
@@ -164,7 +167,7 @@ static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy,
     count_down(&streamer->n_copying, &streamer->counts.copy_busy_ns, streamer->copying_since, now);
     streamer->counts.copied_bytes += n_bytes;
     copy->active = false;
-    plec_prefetch_job_ended(streamer->prefetch, copy->job.id, now, n_bytes, err);
+    plec_streamer_job_ended(streamer, &copy->job, now, n_bytes, err);
 }
 
 static void name_copy_error(const struct plec_streamer *streamer, const struct plec_copy_job *copy,

@@ -256,6 +256,9 @@ static enum plec_status open_memory(struct plec_streamer *streamer, struct plec_
 
 static void slot_evicted(void *user, const struct plec_eviction *eviction) {
     struct plec_streamer *streamer = user;
+    /* What nobody holds any more leaves as soon as it has come. */
+    if (eviction->valid != 0)
+        plec_streamer_tell_ready(streamer, eviction->key, eviction->valid, eviction->slot);
     if (eviction->valid != 0)
         plec_streamer_tell(streamer, (struct plec_stream_event){.kind = PLEC_STREAM_EVICT_SLOT,
                                                                 .key = eviction->key,
@@ -271,6 +274,10 @@ static void frame_evicted(void *user, const struct plec_eviction *eviction) {
                                                                 .key = eviction->key,
                                                                 .mask = eviction->valid,
                                                                 .frame = eviction->slot});
+    if (eviction->key != PLEC_NO_KEY) {
+        uint64_t there = plec_residency_valid(streamer->resident, eviction->key);
+        plec_streamer_tell_cancel(streamer, eviction->key, eviction->valid & ~there, PLEC_OK);
+    }
     if (streamer->options.poison) plec_streamer_poison_frame(streamer, eviction->slot);
 }
 
@@ -357,7 +364,10 @@ static enum plec_status alloc_scratch(struct plec_streamer *streamer, struct ple
         return PLEC_NO_MEMORY;
     for (uint32_t i = 0; i < streamer->max_entries; i++)
         streamer->all_ids[i] = (int32_t)i;
-    return PLEC_OK;
+    if (!plec_streamer_traced(streamer)) return PLEC_OK;
+    streamer->arriving =
+        plec_arena_alloc(arena, streamer->keys.n_keys, sizeof *streamer->arriving, err);
+    return streamer->arriving != NULL ? PLEC_OK : PLEC_NO_MEMORY;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -390,8 +400,12 @@ static enum plec_status open_all(struct plec_streamer *streamer,
     if (status == PLEC_OK) status = alloc_dispatch(streamer, err);
     if (status == PLEC_OK) status = alloc_jobs(streamer, err);
     if (status == PLEC_OK) status = alloc_scratch(streamer, err);
-    if (status == PLEC_OK) status = plec_streamer_start(streamer, err);
-    return status;
+    if (status != PLEC_OK) return status;
+    plec_streamer_tell(streamer,
+                       (struct plec_stream_event){.kind = PLEC_STREAM_PINNED,
+                                                  .key = PLEC_NO_KEY,
+                                                  .n_bytes = streamer->pinned_info.pinned_bytes});
+    return plec_streamer_start(streamer, err);
 }
 
 enum plec_status plec_streamer_open(struct plec_streamer **out,
@@ -433,6 +447,8 @@ static void close_device_parts(struct plec_streamer *streamer) {
 void plec_streamer_close(struct plec_streamer *streamer) {
     if (streamer == NULL) return;
     plec_streamer_stop(streamer);
+    for (uint32_t key = 0; streamer->arriving != NULL && key < streamer->keys.n_keys; key++)
+        plec_streamer_tell_cancel(streamer, key, UINT64_MAX, PLEC_OK);
     plec_predict_close(streamer->predict);
     plec_prefetch_close(streamer->prefetch);
     plec_residency_close(streamer->resident);

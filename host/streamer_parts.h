@@ -133,8 +133,11 @@ struct plec_streamer {
     uint64_t disk_free_ns;                  /* of a slowed disk, or a virtual one */
     uint64_t link_free_ns, compute_free_ns; /* virtual */
     struct plec_stream_dispatch dispatch;
-    uint64_t *masks;     /* [max_keys] scratch */
-    int32_t *active_ids; /* [max_entries] scratch */
+    uint64_t *arriving; /* [n_keys] experts read or copied for and not told READY or CANCEL; NULL:
+                           nobody is told */
+    const struct plec_job *ending; /* told to the scheduler just now, when anybody is told */
+    uint64_t *masks;               /* [max_keys] scratch */
+    int32_t *active_ids;           /* [max_entries] scratch */
     uint64_t step;
     uint32_t last_layer; /* UINT32_MAX: none ran yet */
     bool has_profile, closing;
@@ -194,5 +197,14 @@ static inline bool plec_streamer_traced(const struct plec_streamer *streamer) {
 }
 void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_event_kind kind,
                             const struct plec_job *job, uint64_t n_bytes, enum plec_status status);
+/* Tells that these experts will not be copied, those of them that were to be. */
+void plec_streamer_tell_cancel(struct plec_streamer *streamer, uint32_t key, uint64_t mask,
+                               enum plec_status status);
+/* Tells which experts of a slot the copy that is ending made usable. */
+void plec_streamer_tell_ready(struct plec_streamer *streamer, uint32_t key, uint64_t mask,
+                              uint32_t slot);
+/* Ends a job for the scheduler; tells which experts it made usable. */
+void plec_streamer_job_ended(struct plec_streamer *streamer, const struct plec_job *job,
+                             uint64_t now, uint64_t n_bytes, const struct plec_error *err);
 
 #endif

@@ -11,6 +11,7 @@ void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event
     if (event.key != PLEC_NO_KEY) {
         layer = streamer->keys.keys[event.key].layer;
         event.first_expert = streamer->keys.keys[event.key].first_entry;
+        event.extent = event.key - streamer->keys.layer_first_key[layer];
     }
     event.layer = streamer->layers[layer].number;
     trace->event(trace->user, &event);
@@ -18,6 +19,8 @@ void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event
 
 void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_event_kind kind,
                             const struct plec_job *job, uint64_t n_bytes, enum plec_status status) {
+    bool begins = kind == PLEC_STREAM_READ_BEGIN || kind == PLEC_STREAM_COPY_BEGIN;
+    if (begins && streamer->arriving != NULL) streamer->arriving[job->key] |= job->mask;
     plec_streamer_tell(streamer, (struct plec_stream_event){.kind = kind,
                                                             .id = job->id,
                                                             .key = job->key,
@@ -27,6 +30,40 @@ void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_eve
                                                             .n_bytes = n_bytes,
                                                             .urgency = job->urgency,
                                                             .status = status});
+}
+
+void plec_streamer_tell_cancel(struct plec_streamer *streamer, uint32_t key, uint64_t mask,
+                               enum plec_status status) {
+    if (streamer->arriving == NULL) return;
+    mask &= streamer->arriving[key];
+    streamer->arriving[key] &= ~mask;
+    if (mask != 0)
+        plec_streamer_tell(
+            streamer, (struct plec_stream_event){
+                          .kind = PLEC_STREAM_CANCEL, .key = key, .mask = mask, .status = status});
+}
+
+void plec_streamer_tell_ready(struct plec_streamer *streamer, uint32_t key, uint64_t mask,
+                              uint32_t slot) {
+    const struct plec_job *job = streamer->ending;
+    if (job == NULL || job->kind != PLEC_JOB_COPY || job->key != key) return;
+    mask &= streamer->arriving[key] & job->mask;
+    streamer->arriving[key] &= ~mask;
+    if (mask != 0)
+        plec_streamer_tell(streamer,
+                           (struct plec_stream_event){
+                               .kind = PLEC_STREAM_READY, .key = key, .mask = mask, .slot = slot});
+}
+
+void plec_streamer_job_ended(struct plec_streamer *streamer, const struct plec_job *job,
+                             uint64_t now, uint64_t n_bytes, const struct plec_error *err) {
+    uint32_t key = job->key, slot = job->slot;
+    streamer->ending = streamer->arriving != NULL ? job : NULL;
+    plec_prefetch_job_ended(streamer->prefetch, job->id, now, n_bytes, err);
+    if (streamer->ending != NULL)
+        plec_streamer_tell_ready(streamer, key, plec_residency_valid(streamer->resident, key),
+                                 slot);
+    streamer->ending = NULL;
 }
 
 static void copy_counts(struct plec_stream_stats *out, const struct plec_stream_counts *counts) {

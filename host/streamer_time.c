@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "host/nvtx.h"
 #include "host/streamer_parts.h"
 
 /* How long the thread waits for a sign: of an event that no call announces (a failed stream skips
@@ -154,6 +155,8 @@ static size_t reap(struct plec_streamer *streamer, uint64_t wait_ns) {
 
 static void *serve(void *user) {
     struct plec_streamer *streamer = user;
+    pthread_setname_np(pthread_self(), "plec-streamer");
+    plec_nvtx_name_thread();
     pthread_mutex_lock(&streamer->lock);
     for (;;) {
         plec_streamer_round(streamer);
@@ -185,7 +188,6 @@ enum plec_status plec_streamer_start(struct plec_streamer *streamer, struct plec
     if (failed != 0)
         return plec_fail(err, PLEC_NO_MEMORY, "ThreadNotStarted", "the streaming thread: %s",
                          strerror(failed));
-    pthread_setname_np(streamer->thread, "plec-stream");
     streamer->thread_started = true;
     return PLEC_OK;
 }

@@ -48,5 +48,11 @@ if [ -n "$found" ]; then
     echo "$found"
     faults=1
 fi
+found=$(grep -rlE '^#include <nvtx' lyrw manifests device host tools | grep -v '^host/nvtx\.c$')
+if [ -n "$found" ]; then
+    echo "only host/nvtx.c sees NVTX headers:"
+    echo "$found"
+    faults=1
+fi
 [ "$faults" -eq 0 ] && echo "layers: all includes flow one way"
 exit "$faults"

@@ -52,6 +52,7 @@ static enum plec_status cpu_open(struct plec_device **out,
     pthread_mutex_init(&device->mutex, NULL);
     pthread_mutex_init(&device->link, NULL);
     if (options->simulation != NULL) device->simulation = *options->simulation;
+    device->probe = options->probe;
     *out = &device->base;
     return PLEC_OK;
 }

@@ -16,6 +16,7 @@ struct plec_cpu_device {
     pthread_mutex_t mutex;                /* over free_streams */
     struct plec_cpu_stream *free_streams; /* closed, kept for their counters */
     struct plec_simulation simulation;
+    struct plec_device_probe probe;
     pthread_mutex_t link;  /* over link_free_ns */
     uint64_t link_free_ns; /* when the simulated link has moved all that was given to it */
 };

@@ -182,11 +182,19 @@ static enum plec_status begin(struct plec_cpu_experts *run, struct plec_error *e
     return PLEC_OK;
 }
 
+static void mark(const struct plec_cpu_experts *run, enum plec_device_work work, bool ends) {
+    if (run->probe->mark != NULL) run->probe->mark(run->probe->user, work, ends);
+}
+
 static void run_active(struct plec_cpu_experts *run) {
     if (run->n_active == 0) return;
+    mark(run, PLEC_WORK_GATE_UP, false);
     plec_cpu_gate_up(run);
+    mark(run, PLEC_WORK_GATE_UP, true);
+    mark(run, PLEC_WORK_DOWN, false);
     make_down_images(run);
     plec_cpu_down(run);
+    mark(run, PLEC_WORK_DOWN, true);
 }
 
 static enum plec_status run_part(struct plec_cpu_experts *run, struct plec_error *err) {
@@ -223,6 +231,7 @@ static enum plec_status run_experts(struct plec_cpu_stream *stream, const void *
     struct plec_cpu_experts run = {.args = args,
                                    .bank = args->bank,
                                    .pool = &stream->device->pool,
+                                   .probe = &stream->device->probe,
                                    .kernels = stream->device->kernels,
                                    .sigmoid = plec_cpu_sigmoid_find(stream->device->kernels)};
     struct plec_cpu_layout layout;

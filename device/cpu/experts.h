@@ -47,6 +47,7 @@ struct plec_cpu_experts {
     const struct plec_experts_args *args;
     const struct plec_bank *bank;
     struct plec_cpu_pool *pool;
+    const struct plec_device_probe *probe;
     enum plec_cpu_set kernels;
     plec_cpu_sigmoid_function *sigmoid;
     uint64_t n_pairs;

@@ -54,6 +54,7 @@ static void spin_for_work(struct plec_cpu_pool *pool, unsigned seen) {
 
 static void *help(void *user) {
     struct plec_cpu_pool *pool = user;
+    pthread_setname_np(pthread_self(), "plec-cpu-helper");
     fesetenv(FE_DFL_ENV);
     pthread_mutex_lock(&pool->mutex);
     while (!pool->stop) {

@@ -58,6 +58,7 @@ static void *serve(void *user) {
     struct plec_cpu_stream *stream = user;
     struct plec_error error;
     bool skip;
+    pthread_setname_np(pthread_self(), "plec-cpu-stream");
     fesetenv(FE_DFL_ENV);
     for (;;) {
         struct plec_cpu_operation *operation = next_operation(stream, &skip);

@@ -155,7 +155,7 @@ struct StreamStep {
 class StreamRunner {
   public:
     StreamRunner(const std::string &path, const plec_stream_options &stream, uint32_t n_threads = 2,
-                 uint32_t max_tokens = 64, uint32_t max_slots = 64) {
+                 uint32_t max_tokens = 64, uint32_t max_slots = 64, plec_tracer *tracer = nullptr) {
         plec_container_options open = {};
         status = plec_container_open(&container_, path.c_str(), &open, &err);
         plec_runner_options options = {};
@@ -164,6 +164,7 @@ class StreamRunner {
         options.max_slots = max_slots;
         options.n_threads = n_threads;
         options.stream = stream;
+        options.tracer = tracer;
         options.log = {take_news, this};
         if (status == PLEC_OK) status = plec_runner_open(&runner, container_, &options, &err);
     }
