@@ -1,0 +1,111 @@
+/* e2m1.cuh: fragments of the three formats of E2M1 codes. */
+#ifndef PLEC_DEVICE_CUDA_FRAGMENT_E2M1_H
+#define PLEC_DEVICE_CUDA_FRAGMENT_E2M1_H
+
+#include "device/cuda/fragment/eight.cuh"
+#include "lyrw/codec/fp4_larql.h"
+#include "lyrw/codec/mxfp4.h"
+#include "lyrw/codec/nvfp4.h"
+
+/* A code's magnitude is looked up as the whole number 2v, its sign moves into the upper byte. */
+struct plec_fragment_e2m1 : plec_fragment_defaults {
+    enum { unit = 132 - token_shift };
+    /* Nibbles 0-3 make pairs (0, 2), (1, 3), nibbles 4-7 likewise. */
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
+        words[b] |= code << (16 * (p >> 1) + 4 * (p & 1) + 8 * half);
+    }
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+        uint32_t word = words[b], magnitudes = word & 0x77777777u;
+        uint32_t odd = word & 0x80808080u, even = word << 4 & 0x80808080u;
+        uint32_t first = plec_permute(0x03020100u, 0x0C080604u, magnitudes);
+        uint32_t second = plec_permute(0x03020100u, 0x0C080604u, magnitudes >> 16);
+        out[0] = plec_permute(first, even, 0x5240u);
+        out[1] = plec_permute(first, odd, 0x5341u);
+        out[2] = plec_permute(second, even, 0x7260u);
+        out[3] = plec_permute(second, odd, 0x7361u);
+    }
+    PLEC_HD uint32_t nibble(const uint8_t *codes, uint32_t k) {
+        return codes[k / 2] >> 4 * (k % 2) & 15u;
+    }
+};
+
+struct plec_fragment_mxfp4 : plec_fragment_e2m1 {
+    typedef plec_fragment_paired<32, sizeof(struct plec_mxfp4_block)> file;
+    enum { record_words = 2 };
+    PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
+        return nibble(row.blocks, k);
+    }
+    PLEC_HD void record(uint32_t *words, const plec_fragment_row &row, uint32_t k) {
+        plec_fragment_e8m0_record(words, record_words, row, k);
+    }
+    PLEC_HD float scale(const uint32_t *record, uint32_t, uint32_t s) {
+        return plec_fragment_exponent(record[s / 4], s & 3);
+    }
+    PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
+        return plec_fragment_e8m0_has_nan(row, first, stride);
+    }
+};
+
+/* The scale's sign goes to its codes, a zero scale makes them zero. */
+PLEC_HD uint32_t plec_fragment_scaled_code(uint32_t code, uint8_t scale) {
+    if ((scale & 0x7Fu) == 0u || plec_fragment_e4m3_is_nan(scale)) return 0;
+    return code ^ (scale >> 7 << 3);
+}
+
+struct plec_fragment_nvfp4 : plec_fragment_e2m1 {
+    typedef plec_fragment_trailing<16, sizeof(struct plec_nvfp4_block)> file;
+    enum { block = 16, unit = plec_fragment_e2m1::unit + 16 };
+    PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
+        return plec_fragment_scaled_code(nibble(row.blocks, k), row.scales[k / 16]);
+    }
+    PLEC_HD void record(uint32_t *words, const plec_fragment_row &row, uint32_t k) {
+        for (uint32_t i = 0; i < record_words; i++)
+            words[i] = 0;
+        for (uint32_t s = k / 16; s < row.n_cols / 16 && s < k / 16 + 16; s++)
+            words[(s - k / 16) / 4] |= (plec_fragment_e5m3(row.scales[s]) & 255u) << 8 * (s & 3);
+    }
+    PLEC_HD float scale(const uint32_t *record, uint32_t, uint32_t s) {
+        return plec_fragment_e5m3_value(record[s / 4], s & 3);
+    }
+    PLEC_HD float row_scale(const plec_fragment_row &row) { return row.tensor_scale; }
+    PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
+        for (uint32_t s = first; s < row.n_cols / 16; s += stride)
+            if (plec_fragment_e4m3_is_nan(row.scales[s])) return true;
+        return false;
+    }
+};
+
+struct plec_fragment_fp4_larql : plec_fragment_e2m1 {
+    typedef plec_fragment_inline<256, sizeof(struct plec_fp4_larql_block)> file;
+    enum { record_words = 2, super_words = 1, unit = plec_fragment_e2m1::unit + 16 };
+    PLEC_HD const uint8_t *at(const plec_fragment_row &row, uint32_t k) {
+        return row.blocks + (size_t)(k / 256) * 137;
+    }
+    PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
+        const uint8_t *block = at(row, k);
+        return plec_fragment_scaled_code(nibble(block, k % 256), block[128 + k % 256 / 32]);
+    }
+    PLEC_HD void record(uint32_t *words, const plec_fragment_row &row, uint32_t k) {
+        const uint8_t *scales = at(row, k) + 128;
+        words[0] = words[1] = 0;
+        for (uint32_t s = 0; s < 8; s++)
+            words[s / 4] |= (plec_fragment_e5m3(scales[s]) & 255u) << 8 * (s & 3);
+    }
+    PLEC_HD uint32_t super(const plec_fragment_row &row, uint32_t k) {
+        return plec_f32_bits(plec_div(plec_e4m3_f32(at(row, k)[136]), 6.0f));
+    }
+    PLEC_HD float scale(const uint32_t *record, uint32_t super, uint32_t s) {
+        return plec_mul(plec_fragment_e5m3_value(record[s / 4], s & 3), plec_bits_f32(super));
+    }
+    /* A block scale of 0 makes its weights 0, whatever the sub-scales are. */
+    PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
+        for (uint32_t s = first; s < row.n_cols / 32; s += stride) {
+            const uint8_t *scales = at(row, 32 * s) + 128;
+            bool is_nan = plec_fragment_e4m3_is_nan(scales[s % 8]);
+            if (is_nan && (scales[8] & 0x7Fu) != 0u) return true;
+        }
+        return false; /* a NaN block scale stays one by itself */
+    }
+};
+
+#endif
