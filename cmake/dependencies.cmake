@@ -18,14 +18,19 @@ foreach(name liburing hwloc)
   endif()
 endforeach()
 
-# The CUDA toolkit is optional: without it all builds and all tests pass.
+# The CUDA toolkit is optional: without it all builds and all tests pass. The default is one
+# architecture, so that a build stays short; the preset `cuda` builds all.
 set(PLEC_HAVE_CUDA OFF)
-if(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
+set(PLEC_CUDA_ARCHITECTURES "90a-real" CACHE STRING "architectures of the CUDA kernels")
+if(PLEC_CUDA STREQUAL "EMULATED")
+  # Nothing of a toolkit: tests/emu brings its own headers.
+elseif(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES 80)
+    set(CMAKE_CUDA_ARCHITECTURES ${PLEC_CUDA_ARCHITECTURES})
     enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
     set(PLEC_HAVE_CUDA ON)
   endif()
 endif()

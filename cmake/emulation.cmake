@@ -57,7 +57,9 @@ function(plec_emulated_library name)
     $<$<COMPILE_LANGUAGE:CXX>:-include ${plec_emulation_dir}/emulation.h>
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas -Wno-psabi>)
   if(arg_CHECKED)
-    target_compile_options(${name} PRIVATE -fsanitize=thread,alignment,bounds
+    # Expensive optimisations would merge byte loads into wider, unaligned ones: false reports.
+    target_compile_options(${name} PRIVATE -fno-expensive-optimizations
+      -fsanitize=thread,alignment,bounds
       --param tsan-instrument-func-entry-exit=0)
   endif()
   target_link_libraries(${name} PUBLIC plec_emulator PRIVATE plec_flags)

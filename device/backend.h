@@ -29,6 +29,7 @@ typedef enum plec_status plec_stream_function(void *user, struct plec_error *err
 
 /* Every function has the contract of its namesake in device.h. */
 struct plec_backend {
+    const char *name; /* "CPU", "CUDA", "CUDA emulated on the CPU" */
     enum plec_status (*open)(struct plec_device **out, const struct plec_device_options *options,
                              struct plec_error *err);
     void (*get_info)(struct plec_device_info *out, const struct plec_device *device);
@@ -80,9 +81,7 @@ struct plec_backend {
 };
 
 extern const struct plec_backend plec_cpu_backend;
-#if defined(PLEC_CUDA_BACKEND)
-extern const struct plec_backend plec_cuda_backend;
-#endif
+extern const struct plec_backend plec_cuda_backend; /* in programs linked with it */
 
 #ifdef __cplusplus
 }

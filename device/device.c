@@ -3,17 +3,21 @@
 
 #include "device/backend.h"
 
+/* Which programs have a CUDA device is decided when they are linked: with the backend library
+ * (plec_cuda), with the emulated one (plec_cuda_emu), or with neither. */
+extern const struct plec_backend plec_cuda_backend __attribute__((weak));
+
 static const struct plec_backend *find_backend(enum plec_device_kind kind) {
     switch (kind) {
     case PLEC_DEVICE_CPU: return &plec_cpu_backend;
-    case PLEC_DEVICE_CUDA:
-#if defined(PLEC_CUDA_BACKEND)
-        return &plec_cuda_backend;
-#else
-        return NULL;
-#endif
+    case PLEC_DEVICE_CUDA: return &plec_cuda_backend;
     }
     return NULL;
+}
+
+const char *plec_device_backend_name(enum plec_device_kind kind) {
+    const struct plec_backend *backend = find_backend(kind);
+    return backend != NULL ? backend->name : NULL;
 }
 
 enum plec_status plec_device_open(struct plec_device **out, enum plec_device_kind kind,

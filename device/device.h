@@ -5,7 +5,8 @@
  * must promise: calls that take a stream enqueue and return; work of one stream runs in order;
  * streams are independent but for events; a pointer argument struct is copied before return, what
  * it points at must live until the work is done. A failure inside enqueued work sticks to its
- * stream: later work of that stream is skipped and the next plec_stream_sync returns it, once.
+ * stream: later work of that stream is skipped and the next plec_stream_sync returns it, once. (On
+ * CUDA a copy or fill that was enqueued before the failure happened may still run.)
  * Nothing here allocates after plec_*_open. All calls may come from any thread; calls on one stream
  * are ordered as they are made.
  */
@@ -50,7 +51,8 @@ struct plec_device_options {
     uint32_t n_threads;      /* CPU: threads a launch is split over; 0: the processors available */
     uint32_t queue_capacity; /* enqueued operations a stream holds before a call waits for room;
                                 0: 256 */
-    bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do */
+    bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do; CUDA:
+                                the plain rung of every format */
     uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
                                 the processor has */
     const struct plec_simulation *simulation; /* CPU: NULL: none; copied by open */
@@ -63,7 +65,12 @@ struct plec_device_info {
     uint32_t n_threads;
     uint64_t memory_bytes; /* in all; 0 when unknown */
     int32_t numa_node;     /* the node of the host it is attached to; -1: none, or unknown */
+    bool needs_upload;     /* launches read device memory alone: weights are copied there first */
 };
+
+/* The backend of a kind in this program: "CPU", "CUDA", "CUDA emulated on the CPU"; NULL when it
+ * was not built in. */
+const char *plec_device_backend_name(enum plec_device_kind kind);
 
 /* Opens a device. PLEC_NO_DEVICE "DeviceNotBuilt" or "DeviceAbsent"; PLEC_NO_MEMORY. options NULL:
  * the defaults. */
@@ -148,7 +155,9 @@ enum plec_experts_phase {
 };
 
 /* y = (y +) sum over slots of weight * expert(x), in slot order, f32. Weights are read once a step,
- * grouped by expert; each output depends on its own token alone, bit for bit. */
+ * grouped by expert; each output depends on its own token alone, bit for bit. The bank, its entries
+ * and its scales are host arrays, and what an entry points at is read by the device. CUDA reads the
+ * arrays (of a PART: the named entries) when the launch is made, the CPU when it runs. */
 struct plec_experts_args {
     const struct plec_bank *bank;
     const int32_t *ids;       /* [n_tokens, n_slots] i32 in [0, n_entries), device; NULL: slot j is

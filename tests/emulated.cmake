@@ -20,3 +20,19 @@ if(PLEC_HAVE_CHECKED_EMULATION)
   plec_emulated_library(emu_mistakes CHECKED emu_mistakes_test.cu)
   plec_emulated_test(emu_mistakes_test LIBRARIES emu_mistakes)
 endif()
+
+# The CUDA backend in the emulation: tests/cuda_<module>_test.cc, each a program plain and, as
+# <name>_checked, with every access checked.
+function(plec_cuda_test name)
+  plec_emulated_test(${name} ${name}.cc LIBRARIES plec_cuda_emu plec_device)
+  if(PLEC_HAVE_CHECKED_EMULATION)
+    plec_emulated_test(${name}_checked ${name}.cc LIBRARIES plec_cuda_emu_checked plec_device)
+    target_compile_definitions(${name}_checked PRIVATE PLEC_CHECKED=1)
+  endif()
+endfunction()
+
+file(GLOB cuda_tests CONFIGURE_DEPENDS cuda_*_test.cc)
+foreach(file ${cuda_tests})
+  get_filename_component(name ${file} NAME_WE)
+  plec_cuda_test(${name})
+endforeach()

@@ -222,6 +222,7 @@ static const char *cpu_kernel_name(const struct plec_device *base, uint16_t form
 }
 
 const struct plec_backend plec_cpu_backend = {
+    .name = "CPU",
     .open = cpu_open,
     .get_info = cpu_get_info,
     .close = cpu_close,

@@ -26,7 +26,8 @@ extern "C" {
 enum {
     PLEC_CUDA_EXPERTS_MAX = 1024,
     PLEC_CUDA_SLOTS_MAX = 64, /* of the router: top_k */
-    PLEC_CUDA_CLASSES = 3,    /* tile classes: S, M, L */
+    PLEC_CUDA_CLASSES = 3,    /* tile classes of one kernel: S, M, L */
+    PLEC_CUDA_LISTS = 9,      /* tile lists of one plan: of all classes of its kernels, each once */
     PLEC_CUDA_NO_ROW = -1
 };
 
@@ -40,7 +41,7 @@ __host__ __device__
 }
 
 /* ---- the device table of a bank ----------------------------------------------------------------
- * One row an expert, written by plec_cuda_table_write in stream order, never by a copy from host
+ * One row an expert, written by plec_cuda_launch_table in stream order, never by a copy from host
  * memory that would have to outlive its call. */
 struct plec_cuda_entry {
     const uint8_t *values[PLEC_N_OPERANDS]; /* as struct plec_entry, device memory */
@@ -56,7 +57,7 @@ struct plec_cuda_table_args {
     uint32_t at[PLEC_CUDA_TABLE_ROWS]; /* which rows of the table */
     struct plec_cuda_entry rows[PLEC_CUDA_TABLE_ROWS];
 };
-int plec_cuda_table_write(const struct plec_cuda_table_args *args, cudaStream_t stream);
+int plec_cuda_launch_table(const struct plec_cuda_table_args *args, cudaStream_t stream);
 
 /* ---- what kernels know of a bank ---------------------------------------------------------------
  */
@@ -99,54 +100,54 @@ struct plec_cuda_tile {
     uint32_t _pad;
 };
 
-/* Which tiles an expert with r rows is cut into: those of the first class with r <= most_rows. */
+/* Experts with least_rows to most_rows rows are cut into tiles of width rows; the last tile of an
+ * expert has what is left. */
 struct plec_cuda_class {
-    uint32_t most_rows; /* of the last class: UINT32_MAX */
-    uint32_t width;     /* rows of a tile; the last one of an expert has what is left */
+    uint32_t least_rows, most_rows, width;
 };
 
 /* Arrays that the plan writes, in the workspace. */
 struct plec_cuda_plan {
-    uint32_t *first;     /* [n_entries + 1] first row of each expert */
-    uint32_t *row_pair;  /* [n_pairs] row -> pair */
-    uint32_t *row_token; /* [n_pairs] row -> token */
-    int32_t *pair_row;   /* [n_pairs] pair -> row; PLEC_CUDA_NO_ROW: dropped */
-    uint32_t *left;      /* [n_entries] 1: has rows and was not run yet */
-    uint32_t *counts;    /* [PLEC_CUDA_CLASSES + 1]: tiles of each class, then experts left */
-    uint32_t *first_tile[PLEC_CUDA_CLASSES];         /* [n_entries + 1] */
-    struct plec_cuda_tile *tiles[PLEC_CUDA_CLASSES]; /* [max_tiles[class]] by expert, then row */
-    uint32_t max_tiles[PLEC_CUDA_CLASSES];
+    uint32_t *first;                       /* [n_entries + 1] first row of each expert */
+    uint32_t *row_pair;                    /* [n_pairs] row -> pair */
+    uint32_t *row_token;                   /* [n_pairs] row -> token */
+    int32_t *pair_row;                     /* [n_pairs] pair -> row; PLEC_CUDA_NO_ROW: dropped */
+    uint32_t *left;                        /* [n_entries] 1: has rows and was not run yet */
+    uint32_t *counts;                      /* [PLEC_CUDA_LISTS] tiles of each list */
+    uint32_t *n_left;                      /* [1] experts left */
+    uint32_t *first_tile[PLEC_CUDA_LISTS]; /* [n_entries + 1] */
+    struct plec_cuda_tile *tiles[PLEC_CUDA_LISTS]; /* [max_tiles] by expert, then row */
 };
 
 struct plec_cuda_plan_args {
     const int32_t *ids; /* [n_pairs]; NULL: slot j is entry j */
     uint32_t n_tokens, n_slots, n_entries;
-    uint32_t n_classes;
-    struct plec_cuda_class classes[PLEC_CUDA_CLASSES];
+    uint32_t n_lists;
+    struct plec_cuda_class lists[PLEC_CUDA_LISTS];
     bool drop_bad_ids; /* ids outside [0, n_entries) have no row (shards); else they are a fault */
     struct plec_cuda_plan plan;
     struct plec_cuda_fault *fault;
 };
-int plec_cuda_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream);
-/* Most tiles of a class, whatever the routing. */
+int plec_cuda_launch_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream);
+/* Most tiles of a list, whatever the routing. */
 uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t width);
 
-/* Takes the named experts out of a plan: their tiles, class by class, into lists of their own. */
+/* Takes the named experts out of a plan: their tiles, list by list, into lists of their own. */
 struct plec_cuda_part_args {
     struct plec_cuda_plan plan;
-    uint32_t n_classes, n_entries, n_part;
+    uint32_t n_lists, n_entries, n_part;
     uint16_t part[PLEC_CUDA_EXPERTS_MAX];
-    struct plec_cuda_tile *tiles[PLEC_CUDA_CLASSES]; /* [max_tiles] */
-    uint32_t *counts;                                /* [PLEC_CUDA_CLASSES] */
+    struct plec_cuda_tile *tiles[PLEC_CUDA_LISTS]; /* [max_tiles] */
+    uint32_t *counts;                              /* [PLEC_CUDA_LISTS] */
     struct plec_cuda_fault *fault;
 };
-int plec_cuda_part(const struct plec_cuda_part_args *args, cudaStream_t stream);
+int plec_cuda_launch_part(const struct plec_cuda_part_args *args, cudaStream_t stream);
 /* Faults when experts with rows were not run. */
 struct plec_cuda_finish_args {
     const uint32_t *n_left;
     struct plec_cuda_fault *fault;
 };
-int plec_cuda_finish(const struct plec_cuda_finish_args *args, cudaStream_t stream);
+int plec_cuda_launch_finish(const struct plec_cuda_finish_args *args, cudaStream_t stream);
 
 /* ---- the two products of an experts launch ------------------------------------------------------
  */
@@ -182,7 +183,8 @@ struct plec_cuda_gate_up_args {
     uint32_t act_cols;          /* row pitch of act >= intermediate_dim; the rest is never read */
 };
 
-/* out[split][row] = down . act[row] over the split's share of the columns; no scale, no bias. */
+/* out[split][row] = (down . act[row] over the split's share of the columns) * down_scale, and +
+ * bias in split 0: nothing of an entry is read after this (plec_cuda_finish_down). */
 struct plec_cuda_down_args {
     struct plec_cuda_bank bank;
     struct plec_cuda_rows rows;
@@ -228,21 +230,21 @@ struct plec_cuda_finalize_args {
     const float *token_scale; /* [n_tokens]; NULL: 1 (also: weight on input) */
     const int32_t *pair_row;
     const float *out; /* [n_splits, n_pairs, output_dim] */
-    uint32_t n_splits, n_tokens, n_slots;
+    uint32_t n_splits, n_tokens, n_slots, output_dim;
     bool accumulate;
     float *y; /* [n_tokens, output_dim] */
     const struct plec_cuda_fault *fault;
 };
-int plec_cuda_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
+int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
 
 /* ---- elementwise --------------------------------------------------------------------------------
  */
-int plec_cuda_round_bf16(uint16_t *to, const float *from, uint64_t n, cudaStream_t stream);
-int plec_cuda_norm_kernel(const struct plec_norm_args *args, const struct plec_cuda_fault *fault,
+int plec_cuda_launch_round(uint16_t *to, const float *from, uint64_t n, cudaStream_t stream);
+int plec_cuda_launch_norm(const struct plec_norm_args *args, const struct plec_cuda_fault *fault,
                           cudaStream_t stream);
-int plec_cuda_sigmoid_kernel(float *x, uint64_t n, const struct plec_cuda_fault *fault,
+int plec_cuda_launch_sigmoid(float *x, uint64_t n, const struct plec_cuda_fault *fault,
                              cudaStream_t stream);
-int plec_cuda_scale_kernel(float *x, uint64_t n, float factor, const struct plec_cuda_fault *fault,
+int plec_cuda_launch_scale(float *x, uint64_t n, float factor, const struct plec_cuda_fault *fault,
                            cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -20,8 +20,8 @@ PLEC_STATIC_ASSERT(sizeof(struct plec_iq4_nl_block) == 18, "iq4_nl block");
 /* -127 -104 -83 -65 -49 -35 -22 -10 | 1 13 25 38 53 69 89 113, a byte each, lowest code first:
  * words and not an array, so that device code needs no memory for it. */
 PLEC_HD float plec_iq4_value(uint32_t code) {
-    uint64_t half = code & 8u ? UINT64_C(0x7159453526190D01) : UINT64_C(0xF6EADDCFBFAD9881);
-    return (float)(int8_t)(half >> 8u * (code & 7u) & 255u);
+    uint64_t values = code & 8u ? UINT64_C(0x7159453526190D01) : UINT64_C(0xF6EADDCFBFAD9881);
+    return (float)(int8_t)(values >> 8u * (code & 7u) & 255u);
 }
 
 /* Writes 32 values. */

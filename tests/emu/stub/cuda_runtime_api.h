@@ -49,6 +49,7 @@ typedef void (*cudaHostFn_t)(void *);
 #define cudaStreamNonBlocking  1
 #define cudaEventDefault       0
 #define cudaEventDisableTiming 2
+#define cudaHostRegisterPortable 1
 #define cudaHostAllocDefault   0
 #define cudaHostAllocPortable  1
 #define cudaHostAllocMapped    2
@@ -72,7 +73,8 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrHostNumaId = 134
 };
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,

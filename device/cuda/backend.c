@@ -1,0 +1,155 @@
+/* backend.c: the CUDA device: opening, what it says of itself, and its table for device.c. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+static uint32_t in_range(uint32_t wanted, uint32_t otherwise, uint32_t most) {
+    uint32_t n = wanted != 0 ? wanted : otherwise;
+    return n < most ? n : most;
+}
+
+/* No driver, an old one, or no device: the device is absent, which is no failure of it. */
+static enum plec_status find_device(struct plec_error *err) {
+    int n = 0;
+    cudaError_t status = cudaGetDeviceCount(&n);
+    if (status == cudaSuccess && n > 0) return PLEC_OK;
+    return plec_fail(err, PLEC_NO_DEVICE, "DeviceAbsent", "%s",
+                     status != cudaSuccess ? cudaGetErrorString(status)
+                                           : "the CUDA runtime finds no device");
+}
+
+static enum plec_status attribute(int *out, enum cudaDeviceAttr which, int number,
+                                  struct plec_error *err) {
+    return plec_cuda_check(cudaDeviceGetAttribute(out, which, number), err, "asking device %d",
+                           number);
+}
+
+static enum plec_status describe(struct plec_cuda_device *device, struct plec_error *err) {
+    struct cudaDeviceProp properties;
+    int major = 0, minor = 0, n = 0, node = -1;
+    enum plec_status status = plec_cuda_check(cudaGetDeviceProperties(&properties, device->number),
+                                              err, "device %d", device->number);
+    if (status != PLEC_OK) return status;
+    status = attribute(&major, cudaDevAttrComputeCapabilityMajor, device->number, err);
+    if (status == PLEC_OK)
+        status = attribute(&minor, cudaDevAttrComputeCapabilityMinor, device->number, err);
+    if (status == PLEC_OK)
+        status = attribute(&n, cudaDevAttrMultiProcessorCount, device->number, err);
+    if (status == PLEC_OK) status = attribute(&node, cudaDevAttrHostNumaId, device->number, err);
+    device->arch = (uint32_t)(10 * major + minor);
+    device->n_multiprocessors = (uint32_t)n;
+    device->numa_node = node;
+    device->memory_bytes = properties.totalGlobalMem;
+    snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1,
+             properties.name);
+    return status;
+}
+
+/* Kernels of an older image than any that was built fail at their first launch: here it has a name.
+ */
+static enum plec_status check_arch(const struct plec_cuda_device *device, struct plec_error *err) {
+    if (device->arch >= PLEC_CUDA_LEAST_ARCH) return PLEC_OK;
+    return plec_fail(err, PLEC_NO_DEVICE, "DeviceAbsent",
+                     "%s has compute capability %u.%u; kernels here want %u.%u", device->name,
+                     device->arch / 10, device->arch % 10, PLEC_CUDA_LEAST_ARCH / 10,
+                     PLEC_CUDA_LEAST_ARCH % 10);
+}
+
+static enum plec_status make_tables(struct plec_cuda_device *device, struct plec_error *err) {
+    void *rows = NULL;
+    device->shadow = calloc(PLEC_CUDA_TABLE_ROWS_MAX, sizeof *device->shadow);
+    if (device->shadow == NULL) return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "entry tables");
+    enum plec_status status =
+        plec_cuda_check(cudaMalloc(&rows, PLEC_CUDA_TABLE_ROWS_MAX * sizeof *device->rows), err,
+                        "entry tables of %d rows", PLEC_CUDA_TABLE_ROWS_MAX);
+    device->rows = rows;
+    if (status == PLEC_OK)
+        status = plec_cuda_check(cudaEventCreateWithFlags(&device->order, cudaEventDisableTiming),
+                                 err, "an event");
+    return status;
+}
+
+static void release(struct plec_cuda_device *device) {
+    if (device->order != NULL) (void)cudaEventDestroy(device->order);
+    if (device->rows != NULL) (void)cudaFree(device->rows);
+    pthread_mutex_destroy(&device->mutex);
+    free(device->shadow);
+    free(device);
+}
+
+static enum plec_status cuda_open(struct plec_device **out,
+                                  const struct plec_device_options *options,
+                                  struct plec_error *err) {
+    enum plec_status status = find_device(err);
+    if (status != PLEC_OK) return status;
+    struct plec_cuda_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "the CUDA device");
+    device->base.backend = &plec_cuda_backend;
+    device->n_calls =
+        in_range(options->queue_capacity, PLEC_CUDA_CALLS_DEFAULT, PLEC_CUDA_CALLS_MAX);
+    device->most_rung = options->plain_c ? PLEC_CUDA_PLAIN : INT32_MAX;
+    pthread_mutex_init(&device->mutex, NULL);
+    status = plec_cuda_enter(device, err);
+    if (status == PLEC_OK) status = describe(device, err);
+    if (status == PLEC_OK) status = check_arch(device, err);
+    if (status == PLEC_OK) status = make_tables(device, err);
+    if (status != PLEC_OK) {
+        release(device);
+        return status;
+    }
+    *out = &device->base;
+    return PLEC_OK;
+}
+
+static void cuda_get_info(struct plec_device_info *out, const struct plec_device *base) {
+    const struct plec_cuda_device *device = (const struct plec_cuda_device *)base;
+    memset(out, 0, sizeof *out);
+    out->kind = PLEC_DEVICE_CUDA;
+    out->n_threads = device->n_multiprocessors;
+    out->memory_bytes = device->memory_bytes;
+    out->numa_node = device->numa_node;
+    out->needs_upload = true;
+    snprintf(out->name, sizeof out->name, "CUDA%s, %s, sm_%u", PLEC_CUDA_EMULATED_TEXT,
+             device->name, device->arch);
+}
+
+static void cuda_close(struct plec_device *base) {
+    struct plec_cuda_device *device = (struct plec_cuda_device *)base;
+    assert(atomic_load(&device->n_open) == 0);
+    if (plec_cuda_enter(device, NULL) == PLEC_OK) release(device);
+}
+
+const struct plec_backend plec_cuda_backend = {
+    .name = "CUDA" PLEC_CUDA_EMULATED_TEXT,
+    .open = cuda_open,
+    .get_info = cuda_get_info,
+    .close = cuda_close,
+    .device_alloc = plec_cuda_device_alloc,
+    .device_free = plec_cuda_device_free,
+    .pinned_alloc = plec_cuda_pinned_alloc,
+    .pinned_free = plec_cuda_pinned_free,
+    .pin = plec_cuda_pin,
+    .unpin = plec_cuda_unpin,
+    .stream_open = plec_cuda_stream_open,
+    .stream_close = plec_cuda_stream_close,
+    .stream_sync = plec_cuda_stream_sync,
+    .stream_call = plec_cuda_stream_call,
+    .copy = plec_cuda_copy,
+    .fill = plec_cuda_fill,
+    .event_open = plec_cuda_event_open,
+    .event_close = plec_cuda_event_close,
+    .event_record = plec_cuda_event_record,
+    .event_wait = plec_cuda_event_wait,
+    .event_done = plec_cuda_event_done,
+    .event_sync = plec_cuda_event_sync,
+    .linear = plec_cuda_linear,
+    .experts_workspace = plec_cuda_experts_workspace,
+    .experts = plec_cuda_experts,
+    .norm = plec_cuda_norm,
+    .sigmoid = plec_cuda_sigmoid,
+    .scale = plec_cuda_scale,
+    .kernel_name = plec_cuda_kernel_name,
+};

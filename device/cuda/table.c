@@ -1,0 +1,70 @@
+/* table.c: the launch table: which kernels there are, and which of them runs an operand. The one
+ * place that knows them all; `plectrum kernels` and the launches ask the same functions. */
+#include "device/cuda/cuda.h"
+
+/* One line a format and rung. */
+#define EACH_GEMM(X)                                                                               \
+    X(plec_cuda_plain_f32)                                                                         \
+    X(plec_cuda_plain_f16)                                                                         \
+    X(plec_cuda_plain_bf16)                                                                        \
+    X(plec_cuda_plain_f64)                                                                         \
+    X(plec_cuda_plain_q4_0)                                                                        \
+    X(plec_cuda_plain_q4_1)                                                                        \
+    X(plec_cuda_plain_q5_0)                                                                        \
+    X(plec_cuda_plain_q5_1)                                                                        \
+    X(plec_cuda_plain_q8_0)                                                                        \
+    X(plec_cuda_plain_iq4_nl)                                                                      \
+    X(plec_cuda_plain_q2_k)                                                                        \
+    X(plec_cuda_plain_q3_k)                                                                        \
+    X(plec_cuda_plain_q4_k)                                                                        \
+    X(plec_cuda_plain_q5_k)                                                                        \
+    X(plec_cuda_plain_q6_k)                                                                        \
+    X(plec_cuda_plain_iq4_xs)                                                                      \
+    X(plec_cuda_plain_fp4_larql)                                                                   \
+    X(plec_cuda_plain_mxfp4)                                                                       \
+    X(plec_cuda_plain_mxfp8)                                                                       \
+    X(plec_cuda_plain_nvfp4)                                                                       \
+    X(plec_cuda_plain_gguf_mxfp4)                                                                  \
+    X(plec_cuda_plain_gguf_nvfp4)                                                                  \
+    X(plec_cuda_plain_tq1_0)                                                                       \
+    X(plec_cuda_plain_tq2_0)                                                                       \
+    X(plec_cuda_plain_q1_0)                                                                        \
+    X(plec_cuda_plain_q2_0)
+
+#define DECLARE(name) extern const struct plec_cuda_gemm name;
+#define ADDRESS(name) &name,
+EACH_GEMM(DECLARE)
+static const struct plec_cuda_gemm *const gemms[] = {EACH_GEMM(ADDRESS)};
+enum { N_GEMMS = sizeof gemms / sizeof gemms[0] };
+
+static bool better(const struct plec_cuda_gemm *gemm, const struct plec_cuda_gemm *best,
+                   uint16_t format, uint32_t arch) {
+    return gemm->format == format && gemm->least_arch <= arch &&
+           (best == NULL || gemm->rung > best->rung);
+}
+
+const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch, bool linear) {
+    const struct plec_cuda_gemm *best = NULL;
+    for (size_t i = 0; i < N_GEMMS; i++)
+        if (better(gemms[i], best, format, arch) && (!linear || gemms[i]->linear != NULL))
+            best = gemms[i];
+    return best;
+}
+
+const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *bank,
+                                                   enum plec_operand_id id, uint32_t arch,
+                                                   int32_t most_rung) {
+    const struct plec_cuda_gemm *best = NULL;
+    for (size_t i = 0; i < N_GEMMS; i++)
+        if (gemms[i]->rung <= most_rung &&
+            better(gemms[i], best, bank->operands[id].format, arch) &&
+            (gemms[i]->runs == NULL || gemms[i]->runs(bank, id)))
+            best = gemms[i];
+    return best;
+}
+
+const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format) {
+    const struct plec_cuda_gemm *gemm =
+        plec_cuda_gemm_find(format, ((const struct plec_cuda_device *)device)->arch, false);
+    return gemm != NULL ? gemm->name : NULL;
+}
