@@ -61,6 +61,7 @@ static enum plec_status open_device(struct plec_runner *runner,
     struct plec_device_info info;
     plec_device_get_info(&info, runner->device);
     memcpy(runner->device_name, info.name, sizeof runner->device_name);
+    runner->needs_upload = info.needs_upload;
     return PLEC_OK;
 }
 
@@ -165,6 +166,21 @@ static enum plec_status open_streamer(struct plec_runner *runner, struct plec_co
     return status;
 }
 
+/* Gives every layer the weights that launches read: the host's own, or copies of them. */
+static enum plec_status upload_layers(struct plec_runner *runner, struct plec_error *err) {
+    enum plec_status status = PLEC_OK;
+    for (size_t i = 0; status == PLEC_OK && i < runner->n_layers; i++) {
+        struct plec_runner_layer *layer = &runner->layers[i];
+        layer->on_device = layer->bound.layer;
+        if (!runner->needs_upload) continue;
+        status = plec_upload_open(&layer->upload, &layer->on_device, runner->device,
+                                  &layer->bound.layer, layer->streamed == PLEC_NOT_STREAMED, err);
+        if (status != PLEC_OK)
+            plec_error_context(err, "weights of layer %u on the device", layer->number);
+    }
+    return status;
+}
+
 static void set_limits(struct plec_runner *runner, const struct plec_runner_options *options) {
     runner->max_tokens = options->max_tokens != 0 ? options->max_tokens : DEFAULT_MAX_TOKENS;
     runner->max_slots = options->max_slots;
@@ -190,6 +206,7 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     if (status == PLEC_OK) status = open_buffers(runner, err);
     if (status == PLEC_OK) status = open_step(runner, err);
     if (status == PLEC_OK) status = open_streamer(runner, container, options, err);
+    if (status == PLEC_OK) status = upload_layers(runner, err);
     if (status != PLEC_OK) {
         plec_runner_close(runner);
         return status;
@@ -203,6 +220,8 @@ void plec_runner_close(struct plec_runner *runner) {
     if (runner == NULL) return;
     plec_streamer_close(runner->streamer);
     plec_step_close(&runner->step);
+    for (size_t i = 0; i < runner->n_layers; i++)
+        plec_upload_close(&runner->layers[i].upload);
     plec_device_close(runner->device);
     plec_arena_close(&runner->buffers);
     for (size_t i = 0; i < runner->n_layers; i++)

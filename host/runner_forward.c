@@ -253,7 +253,7 @@ static enum plec_status compute(struct plec_runner *runner, const struct plec_ru
                      .user = args->cancelled_user},
         .meanwhile = runner->ahead && args->n_tokens <= PLEC_AHEAD_TOKENS ? try_next_router : NULL,
         .user = &awaited};
-    struct plec_step_args step = {.layer = layer,
+    struct plec_step_args step = {.layer = &from->on_device,
                                   .n_tokens = args->n_tokens,
                                   .n_slots = n_slots,
                                   .x = runner->x,

@@ -6,6 +6,7 @@
 
 #include "host/runner.h"
 #include "host/step.h"
+#include "host/upload.h"
 
 enum { PLEC_NOT_STREAMED = UINT32_MAX };
 
@@ -16,7 +17,9 @@ enum { PLEC_AHEAD_TOKENS = 8 };
 struct plec_runner_layer {
     uint32_t number;
     struct plec_bound_layer bound;
-    uint32_t streamed; /* its index in the streamer; PLEC_NOT_STREAMED */
+    struct plec_layer on_device; /* bound.layer as launches read it */
+    struct plec_upload upload;   /* what on_device points at, where the device wants it */
+    uint32_t streamed;           /* its index in the streamer; PLEC_NOT_STREAMED */
 };
 
 struct plec_runner {
@@ -24,6 +27,7 @@ struct plec_runner {
     bool reference;
     struct plec_tracer *tracer; /* NULL: nobody is told */
     struct plec_device *device; /* NULL on the reference */
+    bool needs_upload;          /* of the device */
     char device_name[128];
     struct plec_runner_layer *layers; /* [n_layers] */
     size_t n_layers;

@@ -36,3 +36,11 @@ foreach(file ${cuda_tests})
   get_filename_component(name ${file} NAME_WE)
   plec_cuda_test(${name})
 endforeach()
+
+# The tool with the emulated device, on every fixture.
+add_executable(emu_run_test emu_run_test.cc)
+target_compile_definitions(emu_run_test PRIVATE
+  PLEC_TOOL_EMULATED="$<TARGET_FILE:plectrum_emu>")
+target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::gtest_main)
+add_dependencies(emu_run_test plectrum_emu plectrum)
+gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)

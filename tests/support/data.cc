@@ -72,11 +72,14 @@ std::string tool_path() {
 }
 
 ToolResult run_tool(const std::vector<std::string> &args) {
+    return run_program(tool_path(), args);
+}
+
+ToolResult run_program(const std::string &program, const std::vector<std::string> &args) {
     TempDir dir;
-    std::string out = dir.path("out"), err = dir.path("err");
+    std::string out = dir.path("out"), err = dir.path("err"), name = program;
     std::vector<char *> argv;
-    std::string program = tool_path();
-    argv.push_back(program.data());
+    argv.push_back(name.data());
     std::vector<std::string> copies = args;
     for (std::string &arg : copies)
         argv.push_back(arg.data());

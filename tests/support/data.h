@@ -38,6 +38,7 @@ struct ToolResult {
 std::string tool_path();
 /* Runs the tool with arguments (no shell). */
 ToolResult run_tool(const std::vector<std::string> &args);
+ToolResult run_program(const std::string &program, const std::vector<std::string> &args);
 
 uint64_t fnv1a64(const void *bytes, size_t n_bytes);
 

@@ -57,8 +57,9 @@ static const struct plec_cli_command command = {
     .max_operands = 1,
 };
 
-/* How far from the reference an f32 path may be. */
-static const double default_tolerance = 1e-9;
+/* How far from the exact reference a path may be: in f32, and with x and the activation rounded to
+ * bf16. */
+static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
 
 /* Most tokens of one forward: what a person waits for between two looks at the progress line, and
  * what bounds the buffers of a step. */
@@ -77,7 +78,7 @@ struct options {
     uint32_t step;
     struct plec_stream_words words;
     struct plec_stream_options stream;
-    bool layer_given, random_given, seed_given, step_given, check, json;
+    bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
 };
 
 /* One run: what was read, what came out. */
@@ -107,11 +108,14 @@ static int check_options(struct options *o) {
     if (o->step_given && o->step == 0)
         return plec_cli_usage(&command, "--step wants at least one token");
     int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
-    return leave != PLEC_CLI_GO_ON ? leave : plec_cli_device(&o->device, &command, o->device_name);
+    if (leave == PLEC_CLI_GO_ON) leave = plec_cli_device(&o->device, &command, o->device_name);
+    if (!o->tolerance_given)
+        o->tolerance = o->device == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
+    return leave;
 }
 
 static int read_options(struct options *o, int argc, char **argv) {
-    *o = (struct options){.device_name = "auto", .tolerance = default_tolerance};
+    *o = (struct options){.device_name = "auto"};
     const struct plec_cli_option own[] = {
         {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
          "The layer to run; may be left out where the container has one."},
@@ -139,7 +143,8 @@ static int read_options(struct options *o, int argc, char **argv) {
         {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
         {"check", PLEC_CLI_FLAG, &o->check, NULL, NULL,
          "Run the reference too and print the normalised mean squared error."},
-        {"tolerance", PLEC_CLI_REAL, &o->tolerance, NULL, "X", "The error --check allows; 1e-9."},
+        {"tolerance", PLEC_CLI_REAL, &o->tolerance, &o->tolerance_given, "X",
+         "The error --check allows; 1e-9, on cuda 4e-5."},
         {"step", PLEC_CLI_U32, &o->step, &o->step_given, "N", "Tokens of one step; 512."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };

@@ -1,0 +1,129 @@
+#include "host/upload.h"
+
+#include <string.h>
+
+#include "lyrw/cursor.h"
+
+enum { ALIGNMENT = 256 };
+
+/* Goes over everything there is to copy, twice: first to count, then to copy. */
+struct walk {
+    uint8_t *memory; /* device; NULL: only count */
+    uint64_t n_bytes;
+    struct plec_stream *stream;
+    enum plec_status status;
+    struct plec_error *err;
+};
+
+/* Places n_bytes at *from, and *from there when copying. */
+static void put(struct walk *walk, const uint8_t **from, uint64_t n_bytes) {
+    uint64_t at = walk->n_bytes, end;
+    if (walk->status != PLEC_OK || *from == NULL || n_bytes == 0) return;
+    if (!plec_add_u64(&end, at, n_bytes) || !plec_round_up_u64(&end, end, ALIGNMENT)) {
+        walk->status = plec_fail(walk->err, PLEC_NO_MEMORY, "OutOfMemory",
+                                 "the layer's weights overflow 64 bits");
+        return;
+    }
+    walk->n_bytes = end;
+    if (walk->memory == NULL) return;
+    walk->status = plec_copy(walk->memory + at, *from, n_bytes, walk->stream, walk->err);
+    *from = walk->memory + at;
+}
+
+static void put_matrix(struct walk *walk, struct plec_matrix *matrix) {
+    uint64_t values, scales;
+    if (walk->status != PLEC_OK || !plec_matrix_present(matrix)) return;
+    walk->status =
+        plec_format_size(&values, &scales, matrix->format, matrix->rows, matrix->cols, walk->err);
+    put(walk, &matrix->values, values);
+    put(walk, &matrix->scales, scales);
+}
+
+static void put_floats(struct walk *walk, const float **values, uint64_t n) {
+    const uint8_t *bytes = (const uint8_t *)*values;
+    put(walk, &bytes, n * sizeof **values);
+    *values = (const float *)bytes;
+}
+
+static void put_entry(struct walk *walk, struct plec_entry *entry, const struct plec_bank *bank) {
+    for (int id = 0; id < PLEC_N_OPERANDS; id++) {
+        const struct plec_operand *operand = &bank->operands[id];
+        const uint8_t *scales = id < PLEC_N_MATRICES ? entry->scales[id] : NULL;
+        struct plec_matrix matrix = {operand->format, operand->rows, operand->cols,
+                                     entry->values[id], scales};
+        if (operand->rows == 0) continue;
+        put_matrix(walk, &matrix);
+        entry->values[id] = matrix.values;
+        if (id < PLEC_N_MATRICES) entry->scales[id] = matrix.scales;
+    }
+}
+
+/* entries [n_entries]: copies of the bank's; the bank gets them when copying. */
+static void put_bank(struct walk *walk, struct plec_bank *bank, struct plec_entry *entries) {
+    for (uint32_t e = 0; e < bank->n_entries; e++) {
+        struct plec_entry entry = bank->entries[e];
+        put_entry(walk, &entry, bank);
+        if (walk->memory != NULL) entries[e] = entry;
+    }
+    if (walk->memory != NULL && bank->n_entries > 0) bank->entries = entries;
+}
+
+/* The entries of each bank, in one array. */
+struct banks {
+    struct plec_entry *routed, *shared, *dense;
+    bool with_routed;
+};
+
+static void put_layer(struct walk *walk, struct plec_layer *layer, const struct banks *banks) {
+    if (banks->with_routed) put_bank(walk, &layer->routed, banks->routed);
+    put_bank(walk, &layer->shared, banks->shared);
+    put_bank(walk, &layer->dense, banks->dense);
+    put_matrix(walk, &layer->latent_in);
+    put_matrix(walk, &layer->latent_out);
+    put_matrix(walk, &layer->shared_gate);
+    put_floats(walk, &layer->routed_norm, layer->routed.output_dim);
+}
+
+static enum plec_status copy_layer(struct plec_upload *out, struct plec_layer *layer,
+                                   const struct banks *banks, struct plec_error *err) {
+    struct walk copy = {.memory = out->memory, .err = err};
+    enum plec_status status = plec_stream_open(&copy.stream, out->device, err);
+    if (status != PLEC_OK) return status;
+    put_layer(&copy, layer, banks);
+    status = plec_stream_sync(copy.stream, copy.status == PLEC_OK ? err : NULL);
+    plec_stream_close(copy.stream);
+    return copy.status != PLEC_OK ? copy.status : status;
+}
+
+static enum plec_status upload(struct plec_upload *out, struct plec_layer *layer, bool with_routed,
+                               struct plec_error *err) {
+    uint64_t n =
+        (uint64_t)layer->routed.n_entries + layer->shared.n_entries + layer->dense.n_entries;
+    struct banks banks = {.with_routed = with_routed};
+    banks.routed = plec_arena_alloc(&out->entries, n, sizeof *banks.routed, err);
+    if (banks.routed == NULL) return PLEC_NO_MEMORY;
+    banks.shared = banks.routed + layer->routed.n_entries;
+    banks.dense = banks.shared + layer->shared.n_entries;
+    struct walk count = {.err = err};
+    put_layer(&count, layer, &banks);
+    if (count.status != PLEC_OK || count.n_bytes == 0) return count.status;
+    enum plec_status status = plec_device_alloc(&out->memory, out->device, count.n_bytes, err);
+    return status == PLEC_OK ? copy_layer(out, layer, &banks, err) : status;
+}
+
+enum plec_status plec_upload_open(struct plec_upload *out, struct plec_layer *layer,
+                                  struct plec_device *device, const struct plec_layer *from,
+                                  bool with_routed, struct plec_error *err) {
+    memset(out, 0, sizeof *out);
+    out->device = device;
+    *layer = *from;
+    enum plec_status status = upload(out, layer, with_routed, err);
+    if (status != PLEC_OK) plec_upload_close(out);
+    return status;
+}
+
+void plec_upload_close(struct plec_upload *upload) {
+    if (upload->memory != NULL) plec_device_free(upload->device, upload->memory);
+    plec_arena_close(&upload->entries);
+    memset(upload, 0, sizeof *upload);
+}

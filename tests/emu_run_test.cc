@@ -1,0 +1,134 @@
+// `plectrum_emu run --device cuda --check` on every container, segment file, GGUF and TEZW under
+// tests/data: what the CPU device runs, the emulated CUDA device runs, and within its tolerance.
+#include "host/container.h"
+#include "tests/support/data.h"
+#include "tests/support/json.h"
+#include "tools/plectrum/npy.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+using namespace plec_test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/* Everything under tests/data that is meant to open. */
+std::vector<std::string> sources() {
+    std::vector<std::string> paths;
+    for (const char *folder : {"containers", "run"})
+        for (const auto &entry : fs::directory_iterator(data_path(folder)))
+            if (entry.is_directory()) paths.push_back(entry.path());
+    for (const auto &entry : fs::directory_iterator(data_path("lyrw")))
+        if (entry.path().extension() == ".lyrw") paths.push_back(entry.path());
+    for (const auto &folder : fs::directory_iterator(data_path("gguf"))) {
+        if (!fs::exists(folder.path() / "case.json")) continue;
+        bool split = !fs::exists(folder.path() / "model.gguf");
+        paths.push_back(folder.path() / (split ? "model-00001-of-00003.gguf" : "model.gguf"));
+    }
+    paths.push_back(data_path("tezw/tiny/model.tezw"));
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+struct Layer {
+    uint32_t number, n_experts;
+};
+
+/* The layers that can be bound. */
+std::vector<Layer> layers_of(const std::string &path) {
+    std::vector<Layer> layers;
+    struct plec_container *container = nullptr;
+    if (plec_container_open(&container, path.c_str(), nullptr, nullptr) != PLEC_OK) return layers;
+    for (size_t i = 0; i < plec_container_n_layers(container); i++) {
+        struct plec_layer_info info;
+        struct plec_bound_layer bound = {};
+        plec_container_layer_info(&info, container, i);
+        if (plec_container_bind(&bound, container, info.layer, nullptr) != PLEC_OK) continue;
+        layers.push_back({info.layer, bound.layer.router.n_experts});
+        plec_bound_layer_close(&bound);
+    }
+    plec_container_close(container);
+    return layers;
+}
+
+/* Enough tokens that the rounding of single values averages out. */
+const uint32_t n_tokens = 32, n_slots = 2;
+
+/* A routing for layers that have no router: two experts a token. */
+std::vector<std::string> routing(const TempDir &dir, uint32_t n_experts) {
+    std::vector<int32_t> ids;
+    std::vector<float> weights;
+    for (uint32_t i = 0; i < n_tokens * n_slots; i++) {
+        ids.push_back(static_cast<int32_t>((5 * i + 1) % (n_experts > 0 ? n_experts : 1)));
+        weights.push_back(0.25f + 0.125f * static_cast<float>(i));
+    }
+    std::string at_ids = dir.path("ids.npy"), at_weights = dir.path("weights.npy");
+    EXPECT_EQ(plec_npy_write(at_ids.c_str(), PLEC_NPY_I32, ids.data(), n_tokens, n_slots, nullptr),
+              PLEC_OK);
+    EXPECT_EQ(plec_npy_write(at_weights.c_str(), PLEC_NPY_F32, weights.data(), n_tokens, n_slots,
+                             nullptr),
+              PLEC_OK);
+    return {"--ids", at_ids, "--weights", at_weights};
+}
+
+void expect_checked_on_cuda(const ToolResult &result) {
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    Json json(result.out);
+    EXPECT_TRUE(json_is_true(json_object_get(json.get(), "within")));
+    std::string device = json_string_value(json_object_get(json.get(), "device"));
+    EXPECT_NE(device.find("CUDA emulated on the CPU"), std::string::npos) << device;
+    EXPECT_LE(json_real_value(json_object_get(json.get(), "tolerance")), 4e-5);
+}
+
+/* Runs a layer on both devices; true when it ran. */
+bool run_layer(const std::string &path, const Layer &layer) {
+    TempDir dir;
+    SCOPED_TRACE(path + " layer " + std::to_string(layer.number));
+    std::vector<std::string> args = {"run",      path,
+                                     "--layer",  std::to_string(layer.number),
+                                     "--random", std::to_string(n_tokens),
+                                     "--json"};
+    ToolResult cpu = run_program(PLEC_TOOL_EMULATED, args);
+    if (cpu.err.find("RoutingRequired") != std::string::npos) {
+        for (const std::string &word : routing(dir, layer.n_experts))
+            args.push_back(word);
+        cpu = run_program(PLEC_TOOL_EMULATED, args);
+    }
+    args.insert(args.end(), {"--device", "cuda", "--check"});
+    ToolResult cuda = run_program(PLEC_TOOL_EMULATED, args);
+    if (cpu.exit_status == 0)
+        expect_checked_on_cuda(cuda);
+    else
+        EXPECT_EQ(cuda.exit_status, cpu.exit_status) << cuda.err;
+    return cpu.exit_status == 0;
+}
+
+int run_every_layer(const std::string &under) {
+    int n = 0;
+    for (const std::string &path : sources())
+        if (path.rfind(data_path(under), 0) == 0)
+            for (const Layer &layer : layers_of(path))
+                n += run_layer(path, layer);
+    return n;
+}
+
+TEST(EmulatedRun, ChecksEveryContainer) {
+    EXPECT_GE(run_every_layer("containers"), 7);
+}
+TEST(EmulatedRun, ChecksEveryRunFixture) {
+    EXPECT_GE(run_every_layer("run"), 3);
+}
+TEST(EmulatedRun, ChecksEverySegmentFile) {
+    EXPECT_GE(run_every_layer("lyrw"), 8);
+}
+TEST(EmulatedRun, ChecksEveryGguf) {
+    EXPECT_GE(run_every_layer("gguf"), 14);
+}
+TEST(EmulatedRun, ChecksEveryTezw) {
+    EXPECT_GE(run_every_layer("tezw"), 1);
+}
+
+} // namespace
