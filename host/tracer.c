@@ -300,6 +300,7 @@ enum plec_status plec_tracer_read(struct plec_tracer_snapshot *out, struct plec_
     bool fits = stretches != NULL && all != NULL && out->threads != NULL && out->events != NULL;
     if (fits) {
         out->n_threads = n;
+        out->virtual_time = tracer->clock != NULL;
         out->start_ns = atomic_load(&tracer->start_ns);
         read_rings(out, all, stretches, tracer);
         merge(out->events, all, stretches, n);

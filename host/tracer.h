@@ -129,6 +129,7 @@ struct plec_tracer_snapshot {
     uint32_t n_threads;
     uint64_t n_lost;            /* overwritten, or of threads without a ring */
     uint64_t start_ns, read_ns; /* when the tracer was opened (or cleared), and read */
+    bool virtual_time;
 };
 /* Copies what is recorded now; close it. PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_tracer_read(struct plec_tracer_snapshot *out,
