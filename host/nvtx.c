@@ -92,11 +92,11 @@ static const enum plec_nvtx_level levels[PLEC_N_TRACES] = {
 
 const char *plec_nvtx_built(void) {
 #if defined(HAVE_PAYLOADS) && defined(HAVE_COUNTERS)
-    return "NVTX 3, payload schemas, counters";
+    return "3, payload schemas, counters";
 #elif defined(HAVE_PAYLOADS)
-    return "NVTX 3, payload schemas";
+    return "3, payload schemas";
 #else
-    return "NVTX 3";
+    return "3";
 #endif
 }
 

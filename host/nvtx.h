@@ -37,7 +37,7 @@ enum plec_nvtx_category {
 };
 const char *plec_nvtx_category_name(enum plec_nvtx_category category);
 
-/* What was compiled in: "NVTX 3, payload schemas, counters"; NULL: nothing. */
+/* What was compiled in: "3, payload schemas, counters"; NULL: nothing. */
 const char *plec_nvtx_built(void);
 
 struct plec_nvtx; /* the process's emitter */

@@ -87,9 +87,9 @@ TEST(Cli, VersionJsonHasEveryKeyInOrder) {
     ToolResult result = run_tool({"version", "--json"});
     ASSERT_EQ(result.exit_status, 0);
     size_t at = 0;
-    for (const char *key :
-         {"{\"version\"", "\"compiler\"", "\"jansson\"", "\"openssl\"", "\"liburing\"", "\"hwloc\"",
-          "\"cuda\"", "\"cuda_toolkit\"", "\"machine\"", "\"processors\"", "\"features\""}) {
+    for (const char *key : {"{\"version\"", "\"compiler\"", "\"jansson\"", "\"openssl\"",
+                            "\"liburing\"", "\"hwloc\"", "\"nvtx\"", "\"cuda\"", "\"cuda_toolkit\"",
+                            "\"machine\"", "\"processors\"", "\"features\""}) {
         size_t found = result.out.find(key, at);
         ASSERT_NE(found, std::string::npos) << key;
         at = found;

@@ -11,6 +11,7 @@
 #include "tools/plectrum/device_option.h"
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/stream_options.h"
+#include "tools/plectrum/tracing.h"
 
 static const struct plec_cli_command command = {
     .name = "run",
@@ -21,7 +22,8 @@ static const struct plec_cli_command command = {
                 "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
                 "    [--check] [--tolerance X] [--step N] [--json]\n"
                 "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
-                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]",
+                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
+                "    [--trace FILE] [--nvtx LEVEL]",
     .description =
         "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
         "GGUF), binds layer N, routes the tokens and runs their experts. The input is the hidden "
@@ -42,6 +44,10 @@ static const struct plec_cli_command command = {
         "into host memory and copied to the device in extents, as steps need them; the output is "
         "the "
         "same, bit for bit.\n\n"
+        "With --trace the file holds, in the end, what each thread did when, every read and copy, "
+        "and how they led to a use: open it in Perfetto (ui.perfetto.dev) or chrome://tracing. It "
+        "is also written at SIGUSR2, and before SIGINT or SIGTERM ends the run. A profiler that "
+        "listens to NVTX sees the same as ranges of the domain `plectrum`.\n\n"
         "The JSON object has path, kind, profile, layer, device, tokens, hidden_size, experts, "
         "slots, shared_experts, routing (router, caller or dense), programme, activation, output, "
         "output_norm, and of --check nmse, tolerance and within, null without it; and stream, "
@@ -78,12 +84,15 @@ struct options {
     uint32_t step;
     struct plec_stream_words words;
     struct plec_stream_options stream;
+    struct plec_tracing_words tracing_words;
+    struct plec_tracing_options tracing;
     bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
 };
 
 /* One run: what was read, what came out. */
 struct run {
     struct options o;
+    struct plec_tracing *tracing;
     struct plec_container *container;
     struct plec_runner *runner;
     const struct plec_bound_layer *bound;
@@ -108,6 +117,8 @@ static int check_options(struct options *o) {
     if (o->step_given && o->step == 0)
         return plec_cli_usage(&command, "--step wants at least one token");
     int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
+    if (leave == PLEC_CLI_GO_ON)
+        leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
     if (leave == PLEC_CLI_GO_ON) leave = plec_cli_device(&o->device, &command, o->device_name);
     if (!o->tolerance_given)
         o->tolerance = o->device == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
@@ -148,9 +159,11 @@ static int read_options(struct options *o, int argc, char **argv) {
         {"step", PLEC_CLI_U32, &o->step, &o->step_given, "N", "Tokens of one step; 512."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
-    struct plec_cli_option options[sizeof own / sizeof own[0] + PLEC_STREAM_CLI_OPTIONS];
+    enum { N_OWN = sizeof own / sizeof own[0] };
+    struct plec_cli_option options[N_OWN + PLEC_STREAM_CLI_OPTIONS + PLEC_TRACING_CLI_OPTIONS];
     memcpy(options, own, sizeof own);
-    plec_stream_cli_options(options + sizeof own / sizeof own[0], &o->words);
+    plec_stream_cli_options(options + N_OWN, &o->words);
+    plec_tracing_cli_options(options + N_OWN + PLEC_STREAM_CLI_OPTIONS, &o->tracing_words);
     struct plec_cli cli = {
         .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
     int leave = plec_cli_parse(&cli, argc, argv);
@@ -235,6 +248,7 @@ static enum plec_status open_runner(struct plec_runner **out, const struct run *
         .layers = &run->o.layer,
         .n_layers = 1,
         .stream = streams ? run->o.stream : (struct plec_stream_options){0},
+        .tracer = run->runner == NULL ? plec_tracing_tracer(run->tracing) : NULL, /* no check */
         .log = streams ? plec_cli_log() : (struct plec_log){0}};
     return plec_runner_open(out, run->container, &options, err);
 }
@@ -275,12 +289,14 @@ static struct plec_forward_args forward_args(const struct run *run, const struct
 }
 
 /* All tokens, a step at a time. Tokens that cannot be routed stop nothing: *err names the first. */
-static enum plec_status forward(const struct run *run, struct plec_runner *runner,
-                                enum plec_run_device device, const struct plec_array *y,
-                                bool keep_routing, struct plec_error *err) {
+static enum plec_status run_steps(const struct run *run, struct plec_runner *runner,
+                                  enum plec_run_device device, const struct plec_array *y,
+                                  bool keep_routing, struct plec_error *err) {
     struct plec_progress progress =
         plec_progress_start(device == PLEC_RUN_REFERENCE ? "running the reference" : "running",
                             run->x.rows, PLEC_PROGRESS_COUNT);
+    struct plec_tracer *tracer = keep_routing ? plec_tracing_tracer(run->tracing) : NULL;
+    bool steady = false;
     enum plec_status status = PLEC_OK;
     uint32_t step = step_tokens(run, device);
     for (uint32_t first = 0; first < run->x.rows; first += step) {
@@ -301,8 +317,23 @@ static enum plec_status forward(const struct run *run, struct plec_runner *runne
             break;
         }
         plec_progress_update(&progress, first + args.n_tokens);
+        if (first == 0)
+            plec_tracer_begin(tracer, PLEC_TRACE_STEADY, run->o.layer, left - args.n_tokens);
+        steady = true;
     }
+    if (steady) plec_tracer_end(tracer, PLEC_TRACE_STEADY, run->o.layer, status);
     plec_progress_end(&progress);
+    return status;
+}
+
+/* The same, as one request of a trace. */
+static enum plec_status forward(const struct run *run, struct plec_runner *runner,
+                                enum plec_run_device device, const struct plec_array *y,
+                                bool keep_routing, struct plec_error *err) {
+    struct plec_tracer *tracer = keep_routing ? plec_tracing_tracer(run->tracing) : NULL;
+    plec_tracer_begin(tracer, PLEC_TRACE_REQUEST, UINT32_MAX, run->x.rows);
+    enum plec_status status = run_steps(run, runner, device, y, keep_routing, err);
+    plec_tracer_end(tracer, PLEC_TRACE_REQUEST, UINT32_MAX, status);
     return status;
 }
 
@@ -366,6 +397,7 @@ static enum plec_status prepare(struct run *run, struct plec_error *err) {
         return status;
     }
     run->bound = plec_runner_layer(run->runner, run->o.layer);
+    plec_tracing_name_device(run->tracing, plec_runner_device_name(run->runner));
     status = load_vectors(run, err);
     return status == PLEC_OK ? make_results(run, err) : status;
 }
@@ -474,7 +506,14 @@ int plec_command_run(int argc, char **argv) {
     struct plec_error err;
     int leave = read_options(&run.o, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
+    if (plec_tracing_open(&run.tracing, &run.o.tracing, run.o.path, &err) != PLEC_OK)
+        return plec_cli_error(&err);
     leave = execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
     close_run(&run);
+    /* After the runner: what it had begun has ended. */
+    if (plec_tracing_close(run.tracing, &err) != PLEC_OK) {
+        int failed = plec_cli_error(&err);
+        if (leave == PLEC_EXIT_OK) leave = failed;
+    }
     return leave;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "host/nvtx.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
 
@@ -56,14 +57,14 @@ static json_t *version_json(const struct feature *features, size_t n_features, c
     json_t *cpu = json_object();
     for (size_t i = 0; i < n_features; i++)
         json_object_set_new(cpu, features[i].name, json_boolean(features[i].present));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s?, s:b, s:s?, s:b, s:s, s:I, s:o}", "version",
-                     PLEC_VERSION, "compiler", PLEC_COMPILER, "jansson", jansson_version_str(),
-                     "openssl", OpenSSL_version(OPENSSL_VERSION_STRING), "liburing",
-                     built_with(PLEC_LIBURING_VERSION), "hwloc", built_with(PLEC_HWLOC_VERSION),
-                     "cuda", plec_device_backend_name(PLEC_DEVICE_CUDA) != NULL, "cuda_backend",
-                     plec_device_backend_name(PLEC_DEVICE_CUDA), "cuda_toolkit",
-                     PLEC_HAVE_CUDA_TOOLKIT, "machine", machine, "processors",
-                     (json_int_t)n_processors, "features", cpu);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s?, s:s?, s:s?, s:b, s:s?, s:b, s:s, s:I, s:o}", "version",
+        PLEC_VERSION, "compiler", PLEC_COMPILER, "jansson", jansson_version_str(), "openssl",
+        OpenSSL_version(OPENSSL_VERSION_STRING), "liburing", built_with(PLEC_LIBURING_VERSION),
+        "hwloc", built_with(PLEC_HWLOC_VERSION), "nvtx", plec_nvtx_built(), "cuda",
+        plec_device_backend_name(PLEC_DEVICE_CUDA) != NULL, "cuda_backend",
+        plec_device_backend_name(PLEC_DEVICE_CUDA), "cuda_toolkit", PLEC_HAVE_CUDA_TOOLKIT,
+        "machine", machine, "processors", (json_int_t)n_processors, "features", cpu);
 }
 
 int plec_command_version(int argc, char **argv) {
@@ -91,6 +92,8 @@ int plec_command_version(int argc, char **argv) {
            or_without(PLEC_LIBURING_VERSION, "not found: files are read by threads of pread"));
     printf("hwloc       %s\n",
            or_without(PLEC_HWLOC_VERSION, "not found: memory is bound to no NUMA node"));
+    const char *nvtx = plec_nvtx_built();
+    printf("NVTX        %s\n", nvtx != NULL ? nvtx : "not found: profilers are shown no ranges");
     const char *cuda = plec_device_backend_name(PLEC_DEVICE_CUDA);
     printf("CUDA        backend %s, toolkit %s\n", cuda == NULL ? "not built in" : cuda,
            PLEC_HAVE_CUDA_TOOLKIT ? "found" : "not found");
