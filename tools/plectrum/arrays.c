@@ -75,7 +75,7 @@ enum plec_status plec_array_load(struct plec_array *out, const char *path, unsig
 }
 
 /* splitmix64: one 64-bit state, a value a step. */
-static uint64_t next_random(uint64_t *state) {
+uint64_t plec_random_next(uint64_t *state) {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
     z = (z ^ z >> 27) * 0x94D049BB133111EBu;
@@ -84,19 +84,22 @@ static uint64_t next_random(uint64_t *state) {
 
 /* Uniform in (0, 1]. */
 static double next_unit(uint64_t *state) {
-    return (double)((next_random(state) >> 11) + 1) * 0x1p-53;
+    return (double)((plec_random_next(state) >> 11) + 1) * 0x1p-53;
+}
+
+void plec_random_normals(float *out, size_t n, uint64_t *state) {
+    for (size_t i = 0; i < n; i++) {
+        /* Box and Muller's method, one value a pair. */
+        double radius = sqrt(-2 * log(next_unit(state)));
+        out[i] = (float)(radius * cos(6.283185307179586 * next_unit(state)));
+    }
 }
 
 enum plec_status plec_array_random(struct plec_array *out, uint32_t rows, uint32_t cols,
                                    uint64_t seed, struct plec_error *err) {
     enum plec_status status = plec_array_make(out, PLEC_NPY_F32, rows, cols, err);
     if (status != PLEC_OK) return status;
-    float *values = out->values;
-    for (size_t i = 0; i < (size_t)rows * cols; i++) {
-        /* Box and Muller's method, one value a pair. */
-        double radius = sqrt(-2 * log(next_unit(&seed)));
-        values[i] = (float)(radius * cos(6.283185307179586 * next_unit(&seed)));
-    }
+    plec_random_normals(out->values, (size_t)rows * cols, &seed);
     return PLEC_OK;
 }
 

@@ -27,6 +27,9 @@ struct plec_array {
 PLEC_MUST_USE enum plec_status plec_array_load(struct plec_array *out, const char *path,
                                                unsigned types, uint32_t rows, uint32_t cols,
                                                struct plec_error *err);
+/* Numbers that follow from a seed alone, on every machine: 64 bits; n normally distributed ones. */
+uint64_t plec_random_next(uint64_t *state);
+void plec_random_normals(float *out, size_t n, uint64_t *state);
 /* f32 [rows, cols], normally distributed, the same for one seed on every machine. */
 PLEC_MUST_USE enum plec_status plec_array_random(struct plec_array *out, uint32_t rows,
                                                  uint32_t cols, uint64_t seed,

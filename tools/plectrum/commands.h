@@ -7,6 +7,7 @@
 extern "C" {
 #endif
 
+int plec_command_bench(int argc, char **argv);
 int plec_command_gguf(int argc, char **argv);
 int plec_command_convert(int argc, char **argv);
 int plec_command_inspect(int argc, char **argv);

@@ -14,6 +14,7 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"bench", "time decode and prefill through the layers of a container", plec_command_bench},
     {"convert", "make a bank container of a GGUF, TEZW or other container", plec_command_convert},
     {"gguf", "look at a GGUF model in every way its bytes allow", plec_command_gguf},
     {"inspect", "show what a container holds", plec_command_inspect},

@@ -31,17 +31,17 @@ static const double THINNEST = 1.5;
 /* By category of events (enum plec_nvtx_category); 0: layers. */
 static const struct {
     const char *name, *fill;
-} colours[] = {{"layer", "#cfd4da"},          {"route", "#8e63ce"},
-               {"read ahead", "#f2b661"},     {"read, demanded", "#d9822b"},
-               {"copy to device", "#2f7fc1"}, {"compute", "#3d9a50"},
-               {"evict", "#8a8f98"},          {"communicate", "#1aa6a6"},
-               {"serve", "#b05f8a"},          {"wait for experts", "#d1343a"}};
+} colours[] = {
+    {"layer", "#cfd4da"},           {"route", "#8e63ce"},          {"plan, read ahead", "#f2b661"},
+    {"read, demanded", "#d9822b"},  {"copy to device", "#2f7fc1"}, {"compute", "#3d9a50"},
+    {"evict", "#8a8f98"},           {"communicate", "#1aa6a6"},    {"serve", "#b05f8a"},
+    {"wait for experts", "#d1343a"}};
 enum { N_COLOURS = sizeof colours / sizeof colours[0] };
 
 static const struct {
     const char *name, *fill;
 } tiers[PLEC_TIMELINE_TIERS] = {
-    {"expert found in a slot", "#3d9a50"}, {"in a frame", "#2f7fc1"}, {"in a file", "#d9822b"}};
+    {"in a slot", "#3d9a50"}, {"in a frame", "#2f7fc1"}, {"in a file", "#d9822b"}};
 
 struct drawing {
     FILE *out;
@@ -312,12 +312,13 @@ static void put_counts(const struct drawing *d) {
     const struct plec_timeline_lane *disk = find_lane(panel, PLEC_TRACE_READ);
     const struct plec_timeline_lane *link = find_lane(panel, PLEC_TRACE_COPY);
     if (all > 0 || disk != NULL)
-        fprintf(d->out, "%s read (disk busy %.0f%%), %s copied (%.0f%%); waiting %.0f%%",
-                plec_size_text(a, panel->read_bytes),
+        fprintf(d->out,
+                "%s%s read (disk busy %.0f%%), %s copied (%.0f%%); waiting %.0f%%, idle %.0f%%",
+                all > 0 ? "; " : ": ", plec_size_text(a, panel->read_bytes),
                 disk != NULL ? percent((double)disk->busy_ns, span) : 0,
                 plec_size_text(b, panel->copied_bytes),
                 link != NULL ? percent((double)link->busy_ns, span) : 0,
-                percent((double)panel->wait_ns, span));
+                percent((double)panel->wait_ns, span), percent((double)panel->idle_ns, span));
     if (panel->n_threads_left_out > 0)
         fprintf(d->out, "; %u more threads are not shown", panel->n_threads_left_out);
     fputs("</text>\n", d->out);
@@ -369,7 +370,11 @@ static void put_legend(struct drawing *d, const struct plec_timeline_gathered *p
         if (tier ? !experts : !used[i]) continue;
         const char *name = tier ? tiers[i - N_COLOURS].name : colours[i].name;
         const char *fill = tier ? tiers[i - N_COLOURS].fill : colours[i].fill;
-        if (i == N_COLOURS) x += 14;
+        if (i == N_COLOURS) {
+            fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"note\">experts found:</text>\n",
+                    x + 10, d->top + 10);
+            x += 100;
+        }
         fprintf(d->out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>"
                 "<text x=\"%.1f\" y=\"%.1f\" class=\"note\">%s</text>\n",

@@ -84,7 +84,6 @@ static void add_box(struct gathering *g, const struct plec_tracer_event *begin, 
         .what = begin->what,
         .colour = colour_of(begin),
         .failed = failed};
-    if (begin->what == PLEC_TRACE_WAIT) out->wait_ns += to - from;
 }
 
 /* --- matching -------------------------------------------------------------------------------- */
@@ -240,6 +239,43 @@ static void make_lanes(struct gathering *g) {
     }
 }
 
+/* --- waiting --------------------------------------------------------------------------------- */
+
+struct edge {
+    uint64_t at;
+    int32_t waits, computes; /* begin or end */
+};
+
+static int by_time(const void *a, const void *b) {
+    const struct edge *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* How long somebody waited for experts, and how long of that nobody computed. */
+static enum plec_status measure_waits(struct plec_timeline_gathered *out, struct plec_error *err) {
+    struct edge *edges = calloc(2 * (size_t)out->n_boxes + 1, sizeof *edges);
+    if (edges == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a picture");
+    size_t n = 0;
+    for (uint32_t i = 0; i < out->n_boxes; i++) {
+        const struct plec_timeline_box *box = &out->boxes[i];
+        int32_t waits = box->what == PLEC_TRACE_WAIT, computes = box->colour == PLEC_NVTX_COMPUTE;
+        if (waits + computes == 0) continue;
+        edges[n++] = (struct edge){box->from, waits, computes};
+        edges[n++] = (struct edge){box->to, -waits, -computes};
+    }
+    qsort(edges, n, sizeof *edges, by_time);
+    int32_t waiting = 0, computing = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t since = i > 0 ? edges[i].at - edges[i - 1].at : 0;
+        if (waiting > 0) out->wait_ns += since;
+        if (waiting > 0 && computing == 0) out->idle_ns += since;
+        waiting += edges[i].waits;
+        computing += edges[i].computes;
+    }
+    free(edges);
+    return PLEC_OK;
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
 static void choose_span(struct gathering *g, const struct plec_timeline_panel *panel) {
@@ -286,6 +322,7 @@ enum plec_status plec_timeline_gather(struct plec_timeline_gathered *out,
     if (status == PLEC_OK) {
         close_open(g);
         make_lanes(g);
+        status = measure_waits(out, err);
     }
     free(g->thread_lane);
     free(g->depths);

@@ -40,7 +40,8 @@ struct plec_timeline_gathered {
     uint32_t n_lanes; /* those with boxes */
     uint32_t bins[PLEC_TIMELINE_BINS][PLEC_TIMELINE_TIERS];
     uint64_t experts[PLEC_TIMELINE_TIERS];
-    uint64_t read_bytes, copied_bytes, wait_ns;
+    uint64_t read_bytes, copied_bytes;
+    uint64_t wait_ns, idle_ns; /* waited for experts; and nothing was computed meanwhile */
     uint32_t n_threads_left_out;
 };
 

@@ -1,0 +1,322 @@
+/* `plectrum bench` as scripts see it: what it counts, what it refuses, the files it writes. Times
+ * are whatever they are. */
+#include "tests/support/stream_model.h"
+
+#include <fstream>
+#include <sstream>
+
+using namespace plec_test;
+
+namespace {
+
+const char *const KEYS[] = {"kind",   "path",         "container",   "device",
+                            "layers", "weight_bytes", "other_bytes", "routing",
+                            "seed",   "warmup",       "cache_bytes", "weights_read_before",
+                            "stream", "rows"};
+const char *const ROW[] = {"phase",
+                           "tokens",
+                           "steps",
+                           "median_ms",
+                           "fastest_ms",
+                           "slowest_ms",
+                           "tokens_s",
+                           "active_bytes_a_step",
+                           "gb_s",
+                           "limit_gb_s",
+                           "share",
+                           "set_bytes",
+                           "cached",
+                           "norm",
+                           "experts",
+                           "device_hits",
+                           "host_hits",
+                           "disk_misses",
+                           "device_bytes_a_token",
+                           "host_bytes_a_token",
+                           "disk_bytes_a_token",
+                           "read_bytes_a_token",
+                           "copied_bytes_a_token",
+                           "waits",
+                           "stall_ms_a_step",
+                           "stall_disk_ms_a_step",
+                           "stall_copy_ms_a_step",
+                           "stall_slot_ms_a_step",
+                           "stall_other_ms_a_step"};
+
+/* bench with few steps, and without measuring the memory. */
+ToolResult bench(const std::string &path, const std::vector<std::string> &more) {
+    std::vector<std::string> args = {"bench",    path,       "--device",  "cpu",         "--steps",
+                                     "4",        "--warmup", "1",         "--limit-gbs", "10",
+                                     "--decode", "1,2",      "--prefill", "16"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_tool(args);
+}
+
+Json bench_json(const std::string &path, std::vector<std::string> more) {
+    more.push_back("--json");
+    ToolResult result = bench(path, more);
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    return Json(result.out);
+}
+
+struct Row {
+    explicit Row(json_t *row) : object(row) {}
+    double real(const char *name) const { return json_real_value(get(name)); }
+    int64_t integer(const char *name) const { return json_integer_value(get(name)); }
+    std::string text(const char *name) const { return json_string_value(get(name)); }
+    json_t *get(const char *name) const {
+        json_t *value = json_object_get(object, name);
+        EXPECT_NE(value, nullptr) << name;
+        return value;
+    }
+    json_t *object;
+};
+
+std::vector<Row> rows_of(const Json &json) {
+    std::vector<Row> rows;
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(json.get(), "rows"), i, row) rows.emplace_back(row);
+    return rows;
+}
+
+void expect_keys(json_t *object, const char *const *keys, size_t n) {
+    size_t i = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value) {
+        ASSERT_LT(i, n);
+        EXPECT_STREQ(key, keys[i++]);
+    }
+    EXPECT_EQ(i, n);
+}
+
+TEST(BenchCommand, CountsTheWeightsThatAreUsed) {
+    StreamModelSpec spec; /* 2 layers of 12 experts of 9216 bytes, 2 a token */
+    spec.shared = true;
+    StreamModel model(spec);
+    Json json = bench_json(model.path(), {});
+    expect_keys(json.get(), KEYS, std::size(KEYS));
+    std::vector<Row> rows = rows_of(json);
+    ASSERT_EQ(rows.size(), 4u);
+    const struct {
+        const char *phase;
+        int64_t tokens, steps;
+    } wanted[] = {{"first", 1, 1}, {"decode", 1, 4}, {"decode", 2, 4}, {"prefill", 16, 4}};
+    for (size_t i = 0; i < 4; i++) {
+        expect_keys(rows[i].object, ROW, std::size(ROW));
+        EXPECT_EQ(rows[i].text("phase"), wanted[i].phase);
+        EXPECT_EQ(rows[i].integer("tokens"), wanted[i].tokens);
+        EXPECT_EQ(rows[i].integer("steps"), wanted[i].steps);
+        EXPECT_GT(rows[i].real("norm"), 0);
+        EXPECT_GT(rows[i].real("median_ms"), 0);
+        EXPECT_LE(rows[i].real("fastest_ms"), rows[i].real("median_ms"));
+        EXPECT_LE(rows[i].real("median_ms"), rows[i].real("slowest_ms"));
+        EXPECT_NEAR(rows[i].real("tokens_s") * rows[i].real("median_ms"),
+                    1e3 * double(wanted[i].tokens), 1e-6);
+        EXPECT_NEAR(rows[i].real("gb_s") * rows[i].real("median_ms") * 1e6,
+                    rows[i].real("active_bytes_a_step"), 1e-3);
+        EXPECT_DOUBLE_EQ(rows[i].real("share"), rows[i].real("gb_s") / 10);
+        EXPECT_EQ(rows[i].integer("experts"), 0); /* nothing is streamed */
+        EXPECT_TRUE(json_is_true(rows[i].get("cached")));
+    }
+    /* Two experts and the shared one in each of two layers. */
+    EXPECT_DOUBLE_EQ(rows[1].real("active_bytes_a_step"), 2 * 3 * 9216);
+    EXPECT_EQ(rows[0].integer("set_bytes"), 2 * 3 * 9216);
+    /* 2 to 4 experts a layer; and at least 9 of 12 for 16 tokens, by far. */
+    EXPECT_GE(rows[2].real("active_bytes_a_step"), 2 * 3 * 9216);
+    EXPECT_LE(rows[2].real("active_bytes_a_step"), 2 * 5 * 9216);
+    EXPECT_GE(rows[3].real("active_bytes_a_step"), 2 * 10 * 9216);
+    EXPECT_LE(rows[3].integer("set_bytes"), 2 * 13 * 9216);
+    EXPECT_TRUE(json_is_null(json_object_get(json.get(), "stream")));
+    EXPECT_TRUE(json_is_true(json_object_get(json.get(), "weights_read_before")));
+}
+
+TEST(BenchCommand, StreamedExpertsAreFoundOncePerUse) {
+    StreamModel model;
+    Json json = bench_json(model.path(),
+                           {"--device-budget", "1MiB", "--extent", "2", "--speculate", "off"});
+    std::vector<Row> rows = rows_of(json);
+    int64_t misses = 0;
+    for (const Row &row : rows) {
+        int64_t experts = row.integer("experts");
+        EXPECT_EQ(experts, row.integer("device_hits") + row.integer("host_hits") +
+                               row.integer("disk_misses"));
+        EXPECT_NEAR(double(experts) * 9216,
+                    row.real("active_bytes_a_step") * double(row.integer("steps")), 1e-6);
+        double tokens = double(row.integer("tokens") * row.integer("steps"));
+        EXPECT_NEAR(row.real("device_bytes_a_token") * tokens,
+                    double(row.integer("device_hits")) * 9216, 1e-6);
+        EXPECT_NEAR(row.real("stall_ms_a_step"),
+                    row.real("stall_disk_ms_a_step") + row.real("stall_copy_ms_a_step") +
+                        row.real("stall_slot_ms_a_step") + row.real("stall_other_ms_a_step"),
+                    1e-9);
+        misses += row.integer("disk_misses");
+    }
+    /* The first token finds nothing; a budget for everything reads each expert once at most. */
+    EXPECT_EQ(rows[0].integer("disk_misses"), 4);
+    EXPECT_EQ(rows[0].integer("device_hits"), 0);
+    EXPECT_LE(misses, 24);
+    EXPECT_EQ(rows[3].integer("disk_misses"), 0);
+    EXPECT_EQ(
+        json_integer_value(json_object_get(json_object_get(json.get(), "stream"), "extent_width")),
+        2);
+}
+
+TEST(BenchCommand, OneLayerAndItsRouter) {
+    StreamModelSpec spec;
+    spec.router = true;
+    StreamModel model(spec);
+    Json json = bench_json(model.path(), {"--layer", "1", "--routing", "router"});
+    EXPECT_EQ(json_integer_value(json_object_get(json.get(), "layers")), 1);
+    EXPECT_STREQ(json_string_value(json_object_get(json.get(), "routing")), "router");
+    EXPECT_DOUBLE_EQ(rows_of(json)[1].real("active_bytes_a_step"), 2 * 9216);
+    /* The same seed gives the same experts. */
+    EXPECT_EQ(rows_of(json)[3].real("active_bytes_a_step"),
+              rows_of(bench_json(model.path(), {"--layer", "1", "--routing", "router"}))[3].real(
+                  "active_bytes_a_step"));
+}
+
+TEST(BenchCommand, ARecordedRoutingRunsAgain) {
+    StreamModel model;
+    TempDir dir;
+    std::string trace = dir.path("routing.csv");
+    Json recorded = bench_json(model.path(), {"--record", trace});
+    ToolResult replay = run_tool({"trace", "replay", trace, "--json"});
+    ASSERT_EQ(replay.exit_status, 0) << replay.err;
+    Json table(replay.out);
+    /* 1 + 3 rows of (1 + 4) steps. */
+    EXPECT_EQ(json_integer_value(json_object_get(table.get(), "steps")), 16);
+    EXPECT_EQ(json_integer_value(json_object_get(table.get(), "dispatches")), 32);
+    EXPECT_EQ(json_integer_value(json_object_get(table.get(), "entry_bytes")), 9216);
+
+    Json again = bench_json(model.path(), {"--routing", trace});
+    std::vector<Row> rows = rows_of(again);
+    ASSERT_EQ(rows.size(), 3u);
+    EXPECT_EQ(rows[0].text("phase"), "first");
+    EXPECT_EQ(rows[1].text("phase"), "decode");
+    EXPECT_EQ(rows[1].integer("steps"), 5);
+    EXPECT_DOUBLE_EQ(rows[1].real("active_bytes_a_step"), 4 * 9216);
+    EXPECT_EQ(rows[2].text("phase"), "prefill");
+    EXPECT_EQ(rows[2].integer("steps"), 10);
+    EXPECT_EQ(rows[2].integer("tokens"), 9); /* five of 2 and five of 16 */
+
+    StreamModelSpec other;
+    other.n_experts = 10;
+    StreamModel wrong(other);
+    ToolResult refused = bench(wrong.path(), {"--routing", trace});
+    EXPECT_EQ(refused.exit_status, 3);
+    EXPECT_NE(refused.err.find("routes among 12 experts, layer 0 has 10"), std::string::npos)
+        << refused.err;
+}
+
+TEST(BenchCommand, CsvHoldsTheRows) {
+    StreamModel model;
+    TempDir dir;
+    std::string path = dir.path("out.csv");
+    Json json = bench_json(model.path(), {"--csv", path});
+    std::istringstream lines(read_text(path));
+    std::string line, cell;
+    std::getline(lines, line);
+    std::istringstream head(line);
+    for (const char *name : ROW) {
+        std::getline(head, cell, ',');
+        EXPECT_EQ(cell, name);
+    }
+    for (const Row &row : rows_of(json)) {
+        ASSERT_TRUE(std::getline(lines, line));
+        std::istringstream cells(line);
+        std::getline(cells, cell, ',');
+        EXPECT_EQ(cell, row.text("phase"));
+        for (size_t i = 1; i < std::size(ROW); i++) {
+            ASSERT_TRUE(std::getline(cells, cell, ','));
+            json_t *value = row.get(ROW[i]);
+            double wanted = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+            EXPECT_NEAR(std::stod(cell), wanted, 1e-7 * std::abs(wanted)) << ROW[i];
+        }
+    }
+    EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST(BenchCommand, DrawsFirstTokenDecodeAndPrefill) {
+    StreamModel model;
+    TempDir dir;
+    std::string path = dir.path("out.svg");
+    ToolResult result = bench(model.path(), {"--plot", path, "--device-budget", "64KiB"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    std::string svg = read_text(path);
+    for (const char *part : {"first token, 1 token a step", "the last 4 steps of decode, 2 tokens",
+                             "a step of prefill, 16 tokens", "disk reads", "copies to the device",
+                             "wait for experts", "layers"})
+        EXPECT_NE(svg.find(part), std::string::npos) << part;
+    EXPECT_NE(result.out.find("picture   " + path), std::string::npos) << result.out;
+}
+
+TEST(BenchCommand, TellsAPersonTheSame) {
+    StreamModel model;
+    ToolResult result = bench(model.path(), {"--device-budget", "64KiB"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    for (const char *part :
+         {": 2 layers on CPU", "216.0 KiB routed, 0 bytes beside them; experts drawn uniformly",
+          "have a slot", "ms/step", "share", "files", "stall ms/step", "note: decode of 1 (",
+          "fit the last-level cache"})
+        EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
+TEST(BenchCommand, AnOutputOfZerosIsAnError) {
+    StreamModel model;
+    ToolResult inspected = run_tool({"inspect", "--json", model.file(1)});
+    ASSERT_EQ(inspected.exit_status, 0) << inspected.err;
+    Json view(inspected.out);
+    size_t start = size_t(json_integer_value(json_object_get(view.get(), "payload_start")));
+    std::vector<uint8_t> bytes = read_file(model.file(1));
+    std::fill(bytes.begin() + long(start), bytes.end(), uint8_t(0));
+    write_file(model.file(1), bytes.data(), bytes.size());
+    ToolResult result = bench(model.path(), {});
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find("layer 1: the output's norm is 0 in step 0 of 1 token"),
+              std::string::npos)
+        << result.err;
+}
+
+TEST(BenchCommand, MeasuresTheMemoryWhenNoLimitIsGiven) {
+    StreamModel model;
+    ToolResult result = run_tool({"bench", model.path(), "--device", "cpu", "--steps", "1",
+                                  "--warmup", "0", "--decode", "", "--prefill", "", "--json"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    Json json(result.out);
+    std::vector<Row> rows = rows_of(json);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_GT(rows[0].real("limit_gb_s"), 0.1);
+}
+
+TEST(BenchCommand, RefusesByName) {
+    StreamModel model;
+    const struct {
+        std::vector<std::string> more;
+        int status;
+        const char *says;
+    } cases[] = {
+        {{"--decode", "1,,2"}, 2, "--decode 1,,2: up to"},
+        {{"--decode", "0"}, 2, "--decode 0: up to"},
+        {{"--prefill", "8,"}, 2, "--prefill 8,: up to"},
+        {{"--prefill", "70000"}, 2, "--prefill 70000: up to"},
+        {{"--steps", "0"}, 2, "--steps wants 1 to"},
+        {{"--limit-gbs", "0"}, 2, "--limit-gbs wants a number above 0"},
+        {{"--extent", "2"}, 2, "options of streaming go with --device-budget"},
+        {{"--layer", "7"}, 3, "layer 7 is none of its 2 layers"},
+        {{"--routing", "/nonexistent.csv"}, 3, "/nonexistent.csv"},
+        {{"--routing", "router"}, 3, "the container holds no router weights"},
+        {{"--plot", "/nonexistent/a.svg"}, 4, "/nonexistent/a.svg"},
+        {{"--csv", "/nonexistent/a.csv"}, 4, "/nonexistent/a.csv"},
+    };
+    for (auto &c : cases) {
+        ToolResult result = bench(model.path(), c.more);
+        EXPECT_EQ(result.exit_status, c.status) << c.says << result.err;
+        EXPECT_EQ(result.out, "");
+        EXPECT_NE(result.err.find(c.says), std::string::npos) << c.says << ": " << result.err;
+    }
+}
+
+} // namespace

@@ -1,0 +1,467 @@
+/* bench.c: `plectrum bench`: decode and prefill through layers of a container, timed. */
+#include "tools/plectrum/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "host/memory_limits.h"
+#include "tools/measure/read_bandwidth.h"
+#include "tools/measure/speeds.h"
+#include "tools/plectrum/cli.h"
+#include "tools/plectrum/commands.h"
+#include "tools/plectrum/device_option.h"
+#include "tools/plectrum/progress.h"
+#include "tools/plectrum/timeline.h"
+#include "tools/plectrum/units.h"
+
+static const struct plec_cli_command command = {
+    .name = "bench",
+    .summary = "time decode and prefill through the layers of a container",
+    .synopsis = "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
+                "    [--warmup N] [--routing random|router|TRACE] [--seed S] [--device NAME]\n"
+                "    [--threads N] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
+                "    [--plot out.svg] [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
+                "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
+                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]",
+    .description =
+        "Runs steps of T tokens through every layer with experts to choose from, or through one, "
+        "and prints medians: tokens a second, GB/s of the weights that a step uses (each expert "
+        "once, shared and dense experts too), and the share that is of the speed at which the "
+        "device reads its memory, measured in turns with the steps. The first token, with nothing "
+        "cached, steady decode and prefill are told apart. With --device-budget experts are "
+        "streamed: where they were found, bytes a token from each tier, and what the steps waited "
+        "for.\n\n"
+        "Hidden states are random. Experts are drawn uniformly, which no cache can foresee; or the "
+        "container's router chooses on those random states; or a recorded routing is run again, "
+        "step by step (a trace holds which experts a step used, and they are dealt to its tokens "
+        "in turn). An output that is all zeros or not finite is an error.\n\n"
+        "Without --steps a row takes as many steps as two seconds hold, 5 at least and 200 at "
+        "most. Where experts are used from the mapped file, all weights are read once after the "
+        "first token, so that no page fault is timed. A note says when the weights that were in "
+        "use fit the last-level cache: GB/s is then the cache's.\n\n"
+        "The picture shows the first token, the last steps of decoding and the last step of "
+        "prefill.",
+    .exit_status = "0  done\n1  an output was all zeros or not finite\n"
+                   "3  the container or the trace cannot be read or is refused; no such layer",
+    .examples = "$ plectrum bench model.vindex --device-budget 20GiB --plot out.svg\n"
+                "$ plectrum bench layer.lyrw --decode 1,2,4 --prefill 256 --csv out.csv",
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+enum { STEPS_LEAST = 5, STEPS_MOST = 200, DEFAULT_WARMUP = 3, MAX_TOKENS = 65536 };
+static const double row_seconds = 2;
+
+enum { PANELS = 3 };
+
+/* Everything of one run. */
+struct bench {
+    struct plec_bench_options o;
+    struct plec_tracer *tracer;
+    struct plec_bench_work work;
+    struct plec_bench_row rows[1 + 2 * PLEC_BENCH_LIST_MAX];
+    uint32_t n_rows;
+    struct plec_device *gauge; /* a device of its own, to measure the memory's speed with */
+    struct plec_progress progress;
+    struct plec_tracer_snapshot snapshots[PANELS];
+    struct plec_timeline_panel panels[PANELS];
+    char titles[PANELS][64];
+    size_t n_panels;
+    bool touched;
+};
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+/* "1,8,64" into a list of numbers of tokens; an empty text is an empty list. */
+static bool read_list(uint32_t *out, uint32_t *n, const char *text) {
+    for (*n = 0; *text != 0 && *n < PLEC_BENCH_LIST_MAX;) {
+        size_t length = strcspn(text, ",");
+        char word[16];
+        uint64_t value;
+        if (length == 0 || length >= sizeof word) return false;
+        memcpy(word, text, length);
+        word[length] = 0;
+        if (!plec_count_parse(&value, word, MAX_TOKENS) || value == 0) return false;
+        out[(*n)++] = (uint32_t)value;
+        text += length;
+        if (*text == 0) return true;
+        text++;
+        if (*text == 0) return false;
+    }
+    return *text == 0;
+}
+
+static int check_options(struct plec_bench_options *o) {
+    if (!read_list(o->decode, &o->n_decode, o->decode_text))
+        return plec_cli_usage(&command, "--decode %s: up to %d numbers from 1 to %d",
+                              o->decode_text, PLEC_BENCH_LIST_MAX, MAX_TOKENS);
+    if (!read_list(o->prefill, &o->n_prefill, o->prefill_text))
+        return plec_cli_usage(&command, "--prefill %s: up to %d numbers from 1 to %d",
+                              o->prefill_text, PLEC_BENCH_LIST_MAX, MAX_TOKENS);
+    if (o->steps_given && (o->n_steps == 0 || o->n_steps > PLEC_BENCH_STEPS_MAX))
+        return plec_cli_usage(&command, "--steps wants 1 to %d", PLEC_BENCH_STEPS_MAX);
+    if (o->limit_given && !(o->limit_gbs > 0))
+        return plec_cli_usage(&command, "--limit-gbs wants a number above 0");
+    o->routing = PLEC_BENCH_RECORDED;
+    if (strcmp(o->routing_word, "random") == 0) o->routing = PLEC_BENCH_RANDOM;
+    if (strcmp(o->routing_word, "router") == 0) o->routing = PLEC_BENCH_ROUTER;
+    if (o->routing == PLEC_BENCH_RECORDED) o->n_decode = o->n_prefill = 0;
+    int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
+    return leave != PLEC_CLI_GO_ON ? leave : plec_cli_device(&o->device, &command, o->device_name);
+}
+
+static int read_options(struct plec_bench_options *o, int argc, char **argv) {
+    *o = (struct plec_bench_options){.device_name = "auto",
+                                     .routing_word = "random",
+                                     .decode_text = "1,8",
+                                     .prefill_text = "128,512",
+                                     .n_warmup = DEFAULT_WARMUP};
+    const struct plec_cli_option own[] = {
+        {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
+         "Run this layer alone; every layer with experts to choose from without it."},
+        {"decode", PLEC_CLI_TEXT, &o->decode_text, NULL, "LIST",
+         "Tokens of a step of decoding, divided by commas; 1,8."},
+        {"prefill", PLEC_CLI_TEXT, &o->prefill_text, NULL, "LIST",
+         "Tokens of a step of prefill; 128,512."},
+        {"steps", PLEC_CLI_U32, &o->n_steps, &o->steps_given, "N", "Timed steps of each row."},
+        {"warmup", PLEC_CLI_U32, &o->n_warmup, NULL, "N", "Steps before them; 3."},
+        {"routing", PLEC_CLI_TEXT, &o->routing_word, NULL, "WHAT",
+         "random, router, or the path of a recorded routing, whose steps are then all there is."},
+        {"seed", PLEC_CLI_U64, &o->seed, NULL, "S", "Which random numbers; 0."},
+        {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu, cuda or reference."},
+        {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
+        {"limit-gbs", PLEC_CLI_REAL, &o->limit_gbs, &o->limit_given, "X",
+         "GB/s at which the device reads its memory, instead of measuring."},
+        {"record", PLEC_CLI_TEXT, &o->record, NULL, "FILE",
+         "Write the routing of all steps here, for `plectrum trace replay` and --routing."},
+        {"csv", PLEC_CLI_TEXT, &o->csv, NULL, "FILE", "Write the rows here."},
+        {"plot", PLEC_CLI_TEXT, &o->plot, NULL, "FILE", "Draw what happened when, as SVG."},
+        {"profile", PLEC_CLI_TEXT, &o->profile, NULL, "NAME",
+         "The profile of the container's index that says which variants to read."},
+        {"as", PLEC_CLI_TEXT, &o->architecture, NULL, "ARCH",
+         "Read a GGUF file as this architecture."},
+        {"set", PLEC_CLI_TEXT, &o->set, NULL, "KEY=VALUE,...",
+         "Values a GGUF file does not say: gating=sigmoid,norm=1."},
+        {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
+    };
+    struct plec_cli_option options[sizeof own / sizeof own[0] + PLEC_STREAM_CLI_OPTIONS];
+    memcpy(options, own, sizeof own);
+    plec_stream_cli_options(options + sizeof own / sizeof own[0], &o->words);
+    struct plec_cli cli = {
+        .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
+    int leave = plec_cli_parse(&cli, argc, argv);
+    if (leave != PLEC_CLI_GO_ON) return leave;
+    o->path = cli.operands[0];
+    return check_options(o);
+}
+
+/* --- the memory's speed ---------------------------------------------------------------------- */
+
+static void open_gauge(struct bench *bench) {
+    const struct plec_device_options options = {.n_threads = bench->o.n_threads};
+    enum plec_status status = PLEC_NO_DEVICE;
+    if (bench->o.limit_given || bench->o.device == PLEC_RUN_REFERENCE) return;
+    if (bench->o.device != PLEC_RUN_CPU)
+        status = plec_device_open(&bench->gauge, PLEC_DEVICE_CUDA, &options, NULL);
+    if (status == PLEC_NO_DEVICE && bench->o.device != PLEC_RUN_CUDA)
+        status = plec_device_open(&bench->gauge, PLEC_DEVICE_CPU, &options, NULL);
+    if (status != PLEC_OK) bench->gauge = NULL;
+}
+
+/* Bytes a second; 0 when it cannot be measured, which is not the run's failure. */
+static double measure_limit(const struct bench *bench) {
+    double bytes_per_s = 0;
+    if (bench->o.limit_given) return bench->o.limit_gbs * 1e9;
+    if (bench->gauge == NULL || plec_measure_memory(&bytes_per_s, bench->gauge, NULL) != PLEC_OK)
+        return 0;
+    return bytes_per_s;
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Keeps what happened since from_ns for the picture, in place of an earlier panel of the phase. */
+static enum plec_status keep_panel(struct bench *bench, const struct plec_bench_row *row,
+                                   uint64_t from_ns, uint32_t n_steps, struct plec_error *err) {
+    if (bench->o.plot == NULL) return PLEC_OK;
+    int i = (int)row->phase;
+    char steps[32] = "";
+    if (n_steps > 1) snprintf(steps, sizeof steps, "the last %u steps of ", n_steps);
+    snprintf(bench->titles[i], sizeof bench->titles[i], "%s%s, %u token%s a step",
+             row->phase == PLEC_BENCH_FIRST    ? "first token"
+             : row->phase == PLEC_BENCH_DECODE ? steps
+                                               : "a step of ",
+             row->phase == PLEC_BENCH_FIRST    ? ""
+             : row->phase == PLEC_BENCH_DECODE ? "decode"
+                                               : "prefill",
+             row->n_tokens, row->n_tokens == 1 ? "" : "s");
+    plec_tracer_snapshot_close(&bench->snapshots[i]);
+    bench->panels[i] = (struct plec_timeline_panel){.title = bench->titles[i],
+                                                    .snapshot = &bench->snapshots[i],
+                                                    .from_ns = from_ns,
+                                                    .to_ns = now_ns()};
+    return plec_tracer_read(&bench->snapshots[i], bench->tracer, err);
+}
+
+static enum plec_status draw(struct bench *bench, struct plec_error *err) {
+    if (bench->o.plot == NULL) return PLEC_OK;
+    struct plec_timeline_panel panels[PANELS];
+    size_t n = 0;
+    for (int i = 0; i < PANELS; i++)
+        if (bench->panels[i].title != NULL) panels[n++] = bench->panels[i];
+    char title[512];
+    snprintf(title, sizeof title, "%s on %s", bench->o.path,
+             plec_runner_device_name(bench->work.runner));
+    const struct plec_timeline_args args = {title, panels, n};
+    return plec_timeline_write(bench->o.plot, &args, err);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+/* What streaming did between two looks; what there is, as it is now. */
+static void add_stream(struct plec_stream_stats *sum, const struct plec_stream_stats *before,
+                       const struct plec_stream_stats *after) {
+#define ADD(member) sum->member += after->member - before->member
+    struct plec_stream_stats counted = *sum;
+    *sum = *after;
+    sum->dispatches = counted.dispatches, sum->parts = counted.parts;
+    sum->experts = counted.experts, sum->expert_bytes = counted.expert_bytes;
+    sum->device_hits = counted.device_hits, sum->device_hit_bytes = counted.device_hit_bytes;
+    sum->host_hits = counted.host_hits, sum->host_hit_bytes = counted.host_hit_bytes;
+    sum->disk_misses = counted.disk_misses, sum->disk_miss_bytes = counted.disk_miss_bytes;
+    sum->read_bytes = counted.read_bytes, sum->copied_bytes = counted.copied_bytes;
+    sum->read_busy_ns = counted.read_busy_ns, sum->copy_busy_ns = counted.copy_busy_ns;
+    sum->waits = counted.waits, sum->stall_ns = counted.stall_ns;
+    sum->stall_slot_ns = counted.stall_slot_ns, sum->stall_disk_ns = counted.stall_disk_ns;
+    sum->stall_copy_ns = counted.stall_copy_ns, sum->stall_other_ns = counted.stall_other_ns;
+    ADD(dispatches), ADD(parts), ADD(experts), ADD(expert_bytes), ADD(device_hits);
+    ADD(device_hit_bytes), ADD(host_hits), ADD(host_hit_bytes), ADD(disk_misses);
+    ADD(disk_miss_bytes), ADD(read_bytes), ADD(copied_bytes), ADD(read_busy_ns);
+    ADD(copy_busy_ns), ADD(waits), ADD(stall_ns), ADD(stall_slot_ns), ADD(stall_disk_ns);
+    ADD(stall_copy_ns), ADD(stall_other_ns);
+#undef ADD
+}
+
+static enum plec_status open_row(struct plec_bench_row **out, struct bench *bench,
+                                 enum plec_bench_phase phase, uint32_t n_tokens,
+                                 struct plec_error *err) {
+    struct plec_bench_row *row = &bench->rows[bench->n_rows];
+    *row = (struct plec_bench_row){.phase = phase, .n_tokens = n_tokens};
+    row->seconds = calloc(PLEC_BENCH_STEPS_MAX, sizeof *row->seconds);
+    if (row->seconds == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a row");
+    bench->n_rows++;
+    *out = row;
+    return PLEC_OK;
+}
+
+/* A timed step, counted in the row. */
+static enum plec_status timed_step(struct bench *bench, struct plec_bench_row *row,
+                                   uint32_t n_tokens, struct plec_error *err) {
+    struct plec_stream_stats before, after;
+    struct plec_bench_step step;
+    bool streamed = plec_runner_stream_stats(&before, bench->work.runner);
+    enum plec_status status = plec_bench_work_step(&step, &bench->work, n_tokens, err);
+    if (status != PLEC_OK) return status;
+    if (streamed && plec_runner_stream_stats(&after, bench->work.runner))
+        add_stream(&row->stream, &before, &after);
+    if (row->n_steps < PLEC_BENCH_STEPS_MAX) row->seconds[row->n_steps++] = step.seconds;
+    row->tokens += n_tokens;
+    row->active_bytes += step.active_bytes;
+    row->total_s += step.seconds;
+    row->norm = step.norm;
+    return PLEC_OK;
+}
+
+static void close_row(struct bench *bench, struct plec_bench_row *row, double limit_before) {
+    row->median_s = plec_bench_median(row->seconds, row->n_steps);
+    if (row->n_steps > 0) row->n_tokens = (uint32_t)(row->tokens / row->n_steps);
+    double limit_after = measure_limit(bench);
+    row->limit_bytes_per_s = (limit_before + limit_after) / 2;
+}
+
+static enum plec_status warm_up(struct bench *bench, uint32_t n_tokens, struct plec_error *err) {
+    struct plec_bench_step step;
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < bench->o.n_warmup; i++)
+        status = plec_bench_work_step(&step, &bench->work, n_tokens, err);
+    (void)plec_bench_work_set(&bench->work);
+    return status;
+}
+
+static bool wants_more(const struct bench *bench, const struct plec_bench_row *row) {
+    if (bench->o.steps_given) return row->n_steps < bench->o.n_steps;
+    if (row->n_steps < STEPS_LEAST) return true;
+    return row->n_steps < STEPS_MOST && row->total_s < row_seconds;
+}
+
+/* Steps of one number of tokens. The last ones are drawn: as many of decoding as are no longer than
+ * a screen's worth, one of prefill. */
+static enum plec_status run_row(struct bench *bench, enum plec_bench_phase phase, uint32_t n_tokens,
+                                struct plec_error *err) {
+    enum { DRAWN = 4 };
+    uint64_t began[DRAWN] = {0};
+    struct plec_bench_row *row = NULL;
+    enum plec_status status = open_row(&row, bench, phase, n_tokens, err);
+    if (status == PLEC_OK) status = warm_up(bench, n_tokens, err);
+    double limit = status == PLEC_OK ? measure_limit(bench) : 0;
+    bench->progress = plec_progress_start(phase == PLEC_BENCH_DECODE ? "decoding" : "prefilling", 0,
+                                          PLEC_PROGRESS_COUNT);
+    while (status == PLEC_OK && wants_more(bench, row)) {
+        began[row->n_steps % DRAWN] = now_ns();
+        status = timed_step(bench, row, n_tokens, err);
+        plec_progress_update(&bench->progress, row->n_steps);
+    }
+    plec_progress_end(&bench->progress);
+    if (status != PLEC_OK) return status;
+    uint32_t drawn = phase == PLEC_BENCH_PREFILL ? 1 : row->n_steps < DRAWN ? row->n_steps : DRAWN;
+    status = keep_panel(bench, row, began[(row->n_steps - drawn) % DRAWN], drawn, err);
+    row->set_bytes = plec_bench_work_set(&bench->work);
+    close_row(bench, row, limit);
+    return status;
+}
+
+/* One token, with nothing cached: the runner was just opened. */
+static enum plec_status run_first(struct bench *bench, uint32_t n_tokens, struct plec_error *err) {
+    struct plec_bench_row *row = NULL;
+    enum plec_status status = open_row(&row, bench, PLEC_BENCH_FIRST, n_tokens, err);
+    uint64_t began = now_ns();
+    if (status == PLEC_OK) status = timed_step(bench, row, n_tokens, err);
+    if (status != PLEC_OK) return status;
+    status = keep_panel(bench, row, began, 1, err);
+    row->set_bytes = plec_bench_work_set(&bench->work);
+    close_row(bench, row, measure_limit(bench));
+    return status;
+}
+
+/* Rows of which a trace has no step say nothing. */
+static void drop_empty_rows(struct bench *bench) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < bench->n_rows; i++)
+        if (bench->rows[i].n_steps > 0)
+            bench->rows[kept++] = bench->rows[i];
+        else
+            free(bench->rows[i].seconds);
+    bench->n_rows = kept;
+}
+
+/* The steps of a recorded routing after its first, those of one token apart from the others. */
+static enum plec_status run_recorded(struct bench *bench, struct plec_error *err) {
+    struct plec_bench_row *decode = NULL, *prefill = NULL;
+    enum plec_status status = open_row(&decode, bench, PLEC_BENCH_DECODE, 1, err);
+    if (status == PLEC_OK) status = open_row(&prefill, bench, PLEC_BENCH_PREFILL, 1, err);
+    double limit = measure_limit(bench);
+    bench->progress =
+        plec_progress_start("replaying", bench->work.recorded.n_steps, PLEC_PROGRESS_COUNT);
+    for (uint32_t n; status == PLEC_OK && (n = plec_bench_work_next(&bench->work)) > 0;) {
+        struct plec_bench_row *row = n == 1 ? decode : prefill;
+        uint64_t began = now_ns();
+        status = timed_step(bench, row, n, err);
+        if (status == PLEC_OK && plec_bench_work_next(&bench->work) != n)
+            status = keep_panel(bench, row, began, 1, err);
+        plec_progress_update(&bench->progress, bench->work.n_steps);
+    }
+    plec_progress_end(&bench->progress);
+    if (status != PLEC_OK) return status;
+    decode->set_bytes = prefill->set_bytes = plec_bench_work_set(&bench->work);
+    close_row(bench, decode, limit);
+    close_row(bench, prefill, limit);
+    drop_empty_rows(bench);
+    return PLEC_OK;
+}
+
+static void touch_weights(struct bench *bench) {
+    struct plec_memory_limits limits;
+    plec_memory_limits_read(&limits, "");
+    uint64_t n_bytes = bench->work.weight_bytes + bench->work.other_bytes;
+    if (bench->o.stream.device_budget != 0) return;
+    if (n_bytes > plec_memory_limits_left(&limits) / 10 * 9) return;
+    plec_bench_work_touch(&bench->work);
+    bench->touched = true;
+}
+
+static enum plec_status run_all(struct bench *bench, struct plec_error *err) {
+    bool recorded = bench->o.routing == PLEC_BENCH_RECORDED;
+    uint32_t first = recorded ? plec_bench_work_next(&bench->work) : 1;
+    if (first == 0)
+        return plec_fail(err, PLEC_BAD_INPUT, "EmptyTrace", "%s holds no step",
+                         bench->o.routing_word);
+    enum plec_status status = run_first(bench, first, err);
+    if (status != PLEC_OK) return status;
+    touch_weights(bench);
+    plec_tracer_begin(bench->tracer, PLEC_TRACE_STEADY, UINT32_MAX, 0);
+    if (recorded) status = run_recorded(bench, err);
+    for (uint32_t i = 0; status == PLEC_OK && i < bench->o.n_decode; i++)
+        status = run_row(bench, PLEC_BENCH_DECODE, bench->o.decode[i], err);
+    for (uint32_t i = 0; status == PLEC_OK && i < bench->o.n_prefill; i++)
+        status = run_row(bench, PLEC_BENCH_PREFILL, bench->o.prefill[i], err);
+    plec_tracer_end(bench->tracer, PLEC_TRACE_STEADY, UINT32_MAX, status);
+    return status;
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static enum plec_status execute(struct bench *bench, struct plec_error *err) {
+    const struct plec_tracer_options options = {.record = bench->o.plot != NULL};
+    enum plec_status status = PLEC_OK;
+    if (options.record) status = plec_tracer_open(&bench->tracer, &options, err);
+    if (status == PLEC_OK)
+        status = plec_bench_work_open(&bench->work, &bench->o, bench->tracer, err);
+    if (status != PLEC_OK) return status;
+    open_gauge(bench);
+    status = run_all(bench, err);
+    if (status == PLEC_OK && bench->o.record != NULL)
+        status = plec_bench_work_save(&bench->work, bench->o.record, err);
+    return status == PLEC_OK ? draw(bench, err) : status;
+}
+
+static int report(const struct bench *bench) {
+    const struct plec_bench_report report = {.options = &bench->o,
+                                             .work = &bench->work,
+                                             .rows = bench->rows,
+                                             .n_rows = bench->n_rows,
+                                             .cache_bytes = plec_measure_cache_bytes(),
+                                             .touched = bench->touched};
+    struct plec_error err;
+    if (bench->o.csv != NULL && plec_bench_write_csv(bench->o.csv, &report, &err) != PLEC_OK)
+        return plec_cli_error(&err);
+    if (bench->o.json) return plec_bench_print_json(&report);
+    plec_bench_print(&report);
+    return PLEC_EXIT_OK;
+}
+
+static void close_bench(struct bench *bench) {
+    for (uint32_t i = 0; i < bench->n_rows; i++)
+        free(bench->rows[i].seconds);
+    for (int i = 0; i < PANELS; i++)
+        plec_tracer_snapshot_close(&bench->snapshots[i]);
+    plec_bench_work_close(&bench->work);
+    plec_device_close(bench->gauge);
+    plec_tracer_close(bench->tracer);
+}
+
+int plec_command_bench(int argc, char **argv) {
+    struct bench *bench = calloc(1, sizeof *bench);
+    struct plec_error err;
+    if (bench == NULL) {
+        plec_cli_say("out of memory");
+        return PLEC_EXIT_MACHINE;
+    }
+    int leave = read_options(&bench->o, argc, argv);
+    if (leave == PLEC_CLI_GO_ON) {
+        if (execute(bench, &err) == PLEC_OK)
+            leave = report(bench);
+        else
+            leave = plec_cli_error(&err);
+        if (leave == PLEC_EXIT_INPUT && strcmp(err.name, "ZeroNorm") == 0) leave = PLEC_EXIT_FOUND;
+        close_bench(bench);
+    }
+    free(bench);
+    return leave;
+}
