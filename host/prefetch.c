@@ -232,6 +232,35 @@ static uint32_t join_load(struct plec_prefetch *prefetch, uint32_t d,
     return l;
 }
 
+/* Whether a demand can never be served; fills *err. */
+static bool out_of_service(struct plec_error *err, const struct plec_prefetch *prefetch) {
+    const struct plec_residency *device = prefetch->options.device;
+    bool host = plec_residency_in_service(prefetch->options.host) == 0;
+    if (!host && (device == NULL || plec_residency_in_service(device) > 0)) return false;
+    plec_fail(err, PLEC_NO_MEMORY, "NoSlotInService", "every %s held what was not read into it",
+              host ? "frame" : "slot");
+    return true;
+}
+
+static void end_all_demands(struct plec_prefetch *prefetch, const struct plec_error *err) {
+    for (uint32_t l = 0; l < prefetch->n_loads; l++)
+        if (prefetch->loads[l].key != PLEC_NO_KEY && prefetch->loads[l].demands != PLEC_NONE) {
+            plec_demands_fail(prefetch, l, UINT64_MAX, err);
+            plec_load_refresh(prefetch, l);
+        }
+}
+
+void plec_prefetch_quarantined(struct plec_prefetch *prefetch, uint32_t key, uint64_t now) {
+    struct plec_error err;
+    uint32_t l = prefetch->key_load[key];
+    prefetch->now = now;
+    if (l != PLEC_NONE) {
+        plec_load_let_go(prefetch, &prefetch->loads[l]);
+        plec_load_refresh(prefetch, l);
+    }
+    if (out_of_service(&err, prefetch)) end_all_demands(prefetch, &err);
+}
+
 enum plec_demand_state plec_prefetch_demand(struct plec_demand_result *out,
                                             struct plec_prefetch *prefetch,
                                             const struct plec_demand_args *args, uint64_t now) {
@@ -242,7 +271,10 @@ enum plec_demand_state plec_prefetch_demand(struct plec_demand_result *out,
     if (prefetch->free_demand == PLEC_NONE) return PLEC_DEMAND_FULL;
     uint32_t d = new_demand(prefetch, args);
     *out = prefetch->demands[d].result;
-    plec_load_refresh(prefetch, join_load(prefetch, d, args));
+    uint32_t l = join_load(prefetch, d, args);
+    struct plec_error err;
+    if (out_of_service(&err, prefetch)) plec_demands_fail(prefetch, l, UINT64_MAX, &err);
+    plec_load_refresh(prefetch, l);
     return PLEC_DEMAND_WAITING;
 }
 

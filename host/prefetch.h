@@ -109,7 +109,7 @@ struct plec_demand_result {
     uint64_t mask;
     enum plec_status status;  /* PLEC_OK, or why not: the failed job's; PLEC_CANCELLED */
     struct plec_error error;  /* filled unless PLEC_OK: the job's, "Cancelled", "DeadlinePast",
-                                 "DemandStalled" */
+                                 "DemandStalled", "NoSlotInService" */
     struct plec_slot_ref ref; /* PLEC_OK: retained, of the device tier, or of the host tier where
                                  there is no other; release it when the last use has run */
     uint64_t wait_ns;         /* from asking to the end */
@@ -126,6 +126,10 @@ PLEC_MUST_USE enum plec_demand_state plec_prefetch_demand(struct plec_demand_res
                                                           struct plec_prefetch *prefetch,
                                                           const struct plec_demand_args *args,
                                                           uint64_t now);
+/* What a tier had of a key was found spoiled, and its slot taken out of service
+ * (plec_residency_check): what is asked for and is gone comes again. Where a tier has no slot left
+ * in service, every demand ends, this one and later ones: PLEC_NO_MEMORY "NoSlotInService". */
+void plec_prefetch_quarantined(struct plec_prefetch *prefetch, uint32_t key, uint64_t now);
 /* Ends a demand with PLEC_CANCELLED; nothing when it has ended. Its result is still to be taken. */
 void plec_prefetch_cancel(struct plec_prefetch *prefetch, plec_ticket ticket, uint64_t now);
 /* Takes the result of a demand that has ended; false: it waits. */

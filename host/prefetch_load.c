@@ -104,7 +104,7 @@ static uint64_t answer_demands(struct plec_prefetch *prefetch, uint32_t l, uint6
 
 /* --- holds --------------------------------------------------------------------------------- */
 
-static void let_go(struct plec_prefetch *prefetch, struct plec_load *load) {
+void plec_load_let_go(struct plec_prefetch *prefetch, struct plec_load *load) {
     if (load->holds_frame) plec_residency_release(prefetch->options.host, load->frame);
     if (load->holds_slot) plec_residency_release(prefetch->options.device, load->slot);
     load->holds_frame = load->holds_slot = false;
@@ -184,7 +184,7 @@ uint32_t plec_load_get(struct plec_prefetch *prefetch, uint32_t key) {
 
 static void end_load(struct plec_prefetch *prefetch, uint32_t l) {
     struct plec_load *load = &prefetch->loads[l];
-    let_go(prefetch, load);
+    plec_load_let_go(prefetch, load);
     if (load->counted) prefetch->n_requests--;
     prefetch->key_load[load->key] = PLEC_NONE;
     load->key = PLEC_NO_KEY;
@@ -245,7 +245,7 @@ void plec_load_refresh(struct plec_prefetch *prefetch, uint32_t l) {
     if (load->demands != PLEC_NONE)
         hold(prefetch, load);
     else
-        let_go(prefetch, load);
+        plec_load_let_go(prefetch, load);
     enqueue_all(prefetch, l);
     if (plec_load_wanted(load) == 0 && load->n_reads == 0 && load->n_moves == 0) {
         assert(load->demands == PLEC_NONE);

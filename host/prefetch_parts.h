@@ -132,6 +132,8 @@ static inline uint32_t plec_count_bits(uint64_t mask) {
 uint32_t plec_load_get(struct plec_prefetch *prefetch, uint32_t key);
 /* Brings queues, holds, moves and demands of a load up to date; may end it. */
 void plec_load_refresh(struct plec_prefetch *prefetch, uint32_t load);
+/* Gives back what a load holds for its demands. */
+void plec_load_let_go(struct plec_prefetch *prefetch, struct plec_load *load);
 /* Nobody wants these experts in a class any more. */
 void plec_load_drop(struct plec_prefetch *prefetch, uint32_t load, enum plec_urgency urgency,
                     uint64_t mask);

@@ -191,7 +191,9 @@ static bool may_leave(const struct plec_residency *tier, const struct plec_place
 static uint32_t find_room(struct plec_eviction *evicted, struct plec_residency *tier,
                           const struct plec_place_args *args) {
     enum plec_place_for why = args->why;
-    if (why == PLEC_PLACE_STREAM && tier->options.n_staging > 0) return take_free(tier, true);
+    bool passes =
+        why == PLEC_PLACE_STREAM || (why == PLEC_PLACE_DEMAND && tier->in_service[0] == 0);
+    if (passes && tier->in_service[1] > 0) return take_free(tier, true);
     if (why == PLEC_PLACE_SPECULATION && tier->n_speculative >= tier->options.max_unconsumed)
         return PLEC_NO_SLOT;
     uint32_t s = take_free(tier, false);
@@ -372,8 +374,16 @@ bool plec_residency_check(struct plec_residency *tier, struct plec_slot_ref ref,
     uint32_t s = slot_of(tier, ref);
     struct plec_slot *slot = &tier->slots[s];
     if (tier->tags[s * (size_t)PLEC_EXTENT_MAX + bit] == tag) return true;
-    if (!slot->quarantined) tier->counters.quarantined++;
+    if (!slot->quarantined) {
+        tier->counters.quarantined++;
+        tier->in_service[slot->staging]--;
+    }
     slot->quarantined = true;
     if (tier->memory[slot->key].slot == s) tier->memory[slot->key].slot = PLEC_NO_SLOT;
     return false;
+}
+
+uint64_t plec_residency_tag(const struct plec_residency *tier, uint32_t slot, uint32_t bit) {
+    assert(tier->tags != NULL && slot < tier->n_all && bit < PLEC_EXTENT_MAX);
+    return tier->tags[slot * (size_t)PLEC_EXTENT_MAX + bit];
 }

@@ -100,11 +100,11 @@ uint64_t plec_residency_valid(const struct plec_residency *tier, uint32_t key);
 bool plec_residency_has(const struct plec_residency *tier, uint32_t key);
 
 enum plec_place_for {
-    PLEC_PLACE_DEMAND,      /* takes any slot at rest */
+    PLEC_PLACE_DEMAND,      /* takes any slot at rest; a staging slot where none caches */
     PLEC_PLACE_CERTAIN,     /* spares what is to be used no later than its own deadline */
     PLEC_PLACE_SPECULATION, /* spares all that is to be used, and what was used lately, and keeps
                                within a share of the slots */
-    PLEC_PLACE_STREAM       /* takes a staging slot; where there are none, as demand */
+    PLEC_PLACE_STREAM       /* takes a staging slot; where none is in service, as demand */
 };
 
 struct plec_place_args {
@@ -157,6 +157,10 @@ void plec_residency_seal(struct plec_residency *tier, struct plec_slot_ref ref, 
                          uint64_t tag);
 PLEC_MUST_USE bool plec_residency_check(struct plec_residency *tier, struct plec_slot_ref ref,
                                         uint32_t bit, uint64_t tag);
+/* What was sealed last. */
+uint64_t plec_residency_tag(const struct plec_residency *tier, uint32_t slot, uint32_t bit);
+/* Slots, cached and passing, that are not out of service. */
+uint32_t plec_residency_in_service(const struct plec_residency *tier);
 
 /* What one dispatch needs. */
 struct plec_need {

@@ -77,6 +77,7 @@ enum plec_status plec_residency_open(struct plec_residency **out,
             .key = PLEC_NO_KEY, .staging = staging, .next_free = tier->free_slots[staging]};
         tier->free_slots[staging] = s;
         tier->n_free[staging]++;
+        tier->in_service[staging]++;
     }
     read_future(tier);
     *out = tier;
@@ -104,6 +105,10 @@ uint64_t plec_residency_valid(const struct plec_residency *tier, uint32_t key) {
 
 bool plec_residency_has(const struct plec_residency *tier, uint32_t key) {
     return tier->memory[key].slot != PLEC_NO_SLOT;
+}
+
+uint32_t plec_residency_in_service(const struct plec_residency *tier) {
+    return tier->in_service[0] + tier->in_service[1];
 }
 
 uint32_t plec_residency_references(const struct plec_residency *tier, uint32_t slot) {
@@ -165,12 +170,13 @@ static const char *slot_fault(const struct plec_residency *tier, uint32_t s) {
 }
 
 bool plec_residency_sound(const struct plec_residency *tier, const char **broken) {
-    uint32_t n_used = 0, n_speculative = 0, n_quarantined = 0;
+    uint32_t n_used = 0, n_speculative = 0, n_quarantined = 0, n_leaving = 0;
     *broken = NULL;
     for (uint32_t s = 0; s < tier->n_all && *broken == NULL; s++) {
         *broken = slot_fault(tier, s);
         n_used += tier->slots[s].key != PLEC_NO_KEY;
         n_quarantined += tier->slots[s].key == PLEC_NO_KEY && tier->slots[s].quarantined;
+        n_leaving += tier->slots[s].key != PLEC_NO_KEY && tier->slots[s].quarantined;
         n_speculative += tier->slots[s].speculative;
     }
     if (*broken == NULL && n_speculative != tier->n_speculative) *broken = "speculation miscounted";
@@ -188,6 +194,7 @@ bool plec_residency_sound(const struct plec_residency *tier, const char **broken
         n_led += s != PLEC_NO_SLOT;
         if (s != PLEC_NO_SLOT && tier->slots[s].key != k) *broken = "a key leads to another's slot";
     }
-    if (*broken == NULL && n_led != n_used) *broken = "a slot's key does not lead to it";
+    if (*broken == NULL && n_led != n_used - n_leaving)
+        *broken = "a slot's key does not lead to it";
     return *broken == NULL;
 }

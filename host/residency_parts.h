@@ -45,7 +45,7 @@ struct plec_residency {
     struct plec_heap at_rest;       /* slots that may be emptied, by what they are worth */
     struct plec_heap unconsumed;    /* slots nobody used yet, by their deadline */
     uint32_t free_slots[2];         /* heads of the free lists: cached, staging */
-    uint32_t n_free[2];
+    uint32_t n_free[2], in_service[2];
     uint32_t n_speculative, n_pins;
     uint64_t position, touch, base; /* base: LFU's position of score 1 */
     struct plec_residency_counters counters;

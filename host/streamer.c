@@ -6,9 +6,6 @@
 
 #include "host/streamer_parts.h"
 
-/* A dispatch that used this share of a layer's experts is a batch: the next layer will use as many.
- */
-static const double WHOLE_LAYER = 0.6;
 /* How long a wait goes on before it looks at its deadline, the watchdog and the caller's wish. */
 static const uint64_t LOOK_NS = 50000000;
 
@@ -76,10 +73,15 @@ static void count_handed_out(struct plec_streamer *streamer, const struct plec_s
     counts->expert_bytes += n * bytes;
 }
 
-/* Writes the entries of a need whose slot is retained, and appends its experts to the part. */
-static void hand_out(struct plec_streamer *streamer, struct plec_stream_need *need,
+/* Writes the entries of a need whose slot is retained, and appends its experts to the part. False,
+ * and nothing: it does not hold what was read. */
+static bool hand_out(struct plec_streamer *streamer, struct plec_stream_need *need,
                      struct plec_slot_ref ref) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    if (!plec_streamer_inspect_slot(streamer, ref, need->key, need->mask)) {
+        plec_residency_release(streamer->resident, ref);
+        return false;
+    }
     struct plec_stream_layer *layer = &streamer->layers[dispatch->layer];
     const struct plec_key *key = &streamer->keys.keys[need->key];
     const uint8_t *slot = streamer->slots + ref.slot * streamer->frame_bytes;
@@ -100,6 +102,7 @@ static void hand_out(struct plec_streamer *streamer, struct plec_stream_need *ne
                                              .in_frame = need->in_frame,
                                              .n_bytes = (uint64_t)__builtin_popcountll(need->mask) *
                                                         key->entry_bytes});
+    return true;
 }
 
 static void fail_dispatch(struct plec_streamer *streamer, const struct plec_error *err,
@@ -111,6 +114,27 @@ static void fail_dispatch(struct plec_streamer *streamer, const struct plec_erro
     dispatch->error.code = status;
 }
 
+/* --- asking ---------------------------------------------------------------------------------- */
+
+/* Asks for what a need has not got. */
+static void demand(struct plec_streamer *streamer, struct plec_stream_need *need, uint64_t now) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_demand_args args = {.key = need->key,
+                                    .mask = need->mask,
+                                    .stream = need->stream,
+                                    .stream_host = need->stream_host,
+                                    .deadline_ns = dispatch->deadline_ns};
+    struct plec_demand_result result;
+    enum plec_demand_state state;
+    do { /* again when what is there is spoiled: its slot is out of service, so not for ever */
+        state = plec_prefetch_demand(&result, streamer->prefetch, &args, now);
+    } while (state == PLEC_DEMAND_READY && !hand_out(streamer, need, result.ref));
+    assert(state != PLEC_DEMAND_FULL); /* max_demands are as many as a layer has extents */
+    if (state == PLEC_DEMAND_READY) return;
+    need->ticket = result.ticket;
+    dispatch->n_waiting++;
+}
+
 /* Takes the demands that have ended. */
 static void take_ended(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
@@ -120,80 +144,29 @@ static void take_ended(struct plec_streamer *streamer) {
         need->ticket = 0;
         dispatch->n_waiting--;
         dispatch->last = result;
-        if (result.status == PLEC_OK)
-            hand_out(streamer, need, result.ref);
-        else
+        if (result.status != PLEC_OK)
             fail_dispatch(streamer, &result.error, result.status);
+        else if (!hand_out(streamer, need, result.ref))
+            demand(streamer, need, plec_streamer_now(streamer));
     }
 }
 
 /* --- begin ----------------------------------------------------------------------------------- */
 
-static void demand(struct plec_streamer *streamer, uint32_t i, const struct plec_fit *fit,
-                   uint64_t now) {
-    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    struct plec_need asked = dispatch->fit[i];
+/* A need as it stands now: what is where, and how it is to come. */
+static void describe_need(struct plec_streamer *streamer, uint32_t i, const struct plec_fit *fit) {
+    struct plec_need asked = streamer->dispatch.fit[i];
+    bool bypass = streamer->options.bypass; /* even what is there now is gone when it is released */
+    plec_streamer_inspect_key(streamer, asked.key, asked.mask);
     uint64_t in_slot = asked.mask & plec_residency_valid(streamer->resident, asked.key);
     uint64_t in_frame = asked.mask & ~in_slot & plec_residency_valid(streamer->host, asked.key);
-    struct plec_stream_need *need = &dispatch->needs[i];
-    *need = (struct plec_stream_need){asked.key, asked.mask, in_slot, in_frame, 0};
-    bool bypass = streamer->options.bypass; /* even what is there now is gone when it is released */
-    struct plec_demand_args args = {.key = asked.key,
-                                    .mask = asked.mask,
-                                    .stream = bypass || i >= fit->n_hold,
-                                    .stream_host = bypass || i >= fit->n_cache,
-                                    .deadline_ns = dispatch->deadline_ns};
-    struct plec_demand_result result;
-    enum plec_demand_state state = plec_prefetch_demand(&result, streamer->prefetch, &args, now);
-    assert(state != PLEC_DEMAND_FULL); /* max_demands are as many as a layer has extents */
-    if (state == PLEC_DEMAND_READY) {
-        hand_out(streamer, need, result.ref);
-        return;
-    }
-    need->ticket = result.ticket;
-    dispatch->n_waiting++;
-}
-
-static void guess(struct plec_streamer *streamer, const struct plec_guess *guess, uint64_t now) {
-    uint32_t n = plec_predict_guess(streamer->requests, streamer->predict, guess, now);
-    for (uint32_t i = 0; i < n; i++)
-        (void)plec_prefetch_request(streamer->prefetch, &streamer->requests[i]);
-}
-
-/* The next time a layer will run. */
-static uint64_t step_of_next(const struct plec_streamer *streamer, uint32_t layer) {
-    return streamer->last_layer != UINT32_MAX && layer <= streamer->last_layer ? streamer->step + 1
-                                                                               : streamer->step;
-}
-
-static uint32_t layer_after(const struct plec_streamer *streamer, uint32_t layer) {
-    uint32_t after = streamer->layers[layer].after;
-    if (after != UINT32_MAX) return after;
-    return layer + 1 < streamer->n_layers ? layer + 1 : UINT32_MAX;
-}
-
-/* What the layer after this one will use, by every policy that needs no more than the past. */
-static void look_ahead(struct plec_streamer *streamer, uint64_t now) {
-    const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    uint32_t next = layer_after(streamer, dispatch->layer);
-    if (next == UINT32_MAX || streamer->options.bypass) return;
-    struct plec_guess ahead = {.step = step_of_next(streamer, next), .layer = next};
-    uint32_t n_entries = streamer->layers[dispatch->layer].bank.n_entries;
-    if (dispatch->n_experts >= WHOLE_LAYER * n_entries) {
-        ahead.policy = PLEC_FROM_PLAN;
-        ahead.ids = streamer->all_ids;
-        ahead.n = streamer->layers[next].bank.n_entries;
-        guess(streamer, &ahead, now);
-        return;
-    }
-    if (streamer->options.speculation == PLEC_SPECULATE_OFF) return;
-    ahead.policy = PLEC_FROM_PREVIOUS;
-    guess(streamer, &ahead, now);
-    ahead.policy = PLEC_FROM_FREQUENCY;
-    guess(streamer, &ahead, now);
-    if (!streamer->has_profile) return;
-    ahead.policy = PLEC_FROM_PROFILE;
-    guess(streamer, &ahead, now);
+    streamer->dispatch.needs[i] =
+        (struct plec_stream_need){.key = asked.key,
+                                  .mask = asked.mask,
+                                  .in_slot = in_slot,
+                                  .in_frame = in_frame,
+                                  .stream = bypass || i >= fit->n_hold,
+                                  .stream_host = bypass || i >= fit->n_cache};
 }
 
 /* The caller's deadline, or the end of what a wait may take. */
@@ -238,9 +211,11 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
     plec_predict_routed(streamer->predict, streamer->step, args->layer, streamer->active_ids,
                         dispatch->n_experts, now);
     struct plec_fit fit = plec_prefetch_fit(streamer->prefetch, dispatch->fit, dispatch->n_needs);
-    for (uint32_t i = 0; i < dispatch->n_needs; i++)
-        demand(streamer, i, &fit, now);
-    look_ahead(streamer, now);
+    for (uint32_t i = 0; i < dispatch->n_needs; i++) {
+        describe_need(streamer, i, &fit);
+        demand(streamer, &dispatch->needs[i], now);
+    }
+    plec_streamer_look_ahead(streamer, now);
     plec_streamer_round(streamer);
     plan.kind = PLEC_STREAM_PLAN_END;
     plec_streamer_tell(streamer, plan);
@@ -446,46 +421,4 @@ void plec_streamer_end(struct plec_streamer *streamer) {
     plec_streamer_round(streamer);
     pthread_mutex_unlock(&streamer->lock);
     plec_streamer_kick(streamer);
-}
-
-/* --- beside dispatches ----------------------------------------------------------------------- */
-
-void plec_streamer_expect(struct plec_streamer *streamer,
-                          const struct plec_expectation *expectation) {
-    bool certain = expectation->why == PLEC_FROM_PLAN;
-    if (streamer->options.bypass) return;
-    if (!certain && streamer->options.speculation == PLEC_SPECULATE_OFF) return;
-    pthread_mutex_lock(&streamer->lock);
-    struct plec_guess ahead = {.policy = expectation->why,
-                               .step = step_of_next(streamer, expectation->layer),
-                               .layer = expectation->layer,
-                               .ids = expectation->ids,
-                               .n = expectation->n_ids};
-    guess(streamer, &ahead, plec_streamer_now(streamer));
-    plec_streamer_round(streamer);
-    pthread_mutex_unlock(&streamer->lock);
-    plec_streamer_kick(streamer);
-}
-
-uint32_t plec_streamer_layer_after(struct plec_streamer *streamer, uint32_t layer) {
-    pthread_mutex_lock(&streamer->lock);
-    uint32_t after = layer_after(streamer, layer);
-    pthread_mutex_unlock(&streamer->lock);
-    return after;
-}
-
-void plec_streamer_get_profile(uint64_t *counts, struct plec_streamer *streamer, uint32_t layer) {
-    pthread_mutex_lock(&streamer->lock);
-    plec_predict_get_profile(counts, streamer->predict, layer);
-    pthread_mutex_unlock(&streamer->lock);
-}
-
-enum plec_status plec_streamer_set_profile(struct plec_streamer *streamer, uint32_t layer,
-                                           const uint64_t *counts, uint32_t n,
-                                           struct plec_error *err) {
-    pthread_mutex_lock(&streamer->lock);
-    enum plec_status status = plec_predict_set_profile(streamer->predict, 0, layer, counts, n, err);
-    if (status == PLEC_OK) streamer->has_profile = true;
-    pthread_mutex_unlock(&streamer->lock);
-    return status;
 }

@@ -110,12 +110,18 @@ struct plec_stream_options {
     enum plec_io_cache io_cache;
     uint32_t io_depth; /* pieces in flight; 0: the engine's own */
     enum plec_pin_mode pin;
-    uint64_t wait_limit_ns; /* a dispatch fails with "DeadlinePast" when an expert takes longer; 0:
-                               no limit but the watchdog's */
-    uint64_t watchdog_ns;   /* a wait in which nothing ends is "DemandStalled"; 0: 5 s */
+    uint64_t pin_slab_bytes; /* of one slab of frames, at most; 0: 256 MiB */
+    uint64_t wait_limit_ns;  /* a dispatch fails with "DeadlinePast" when an expert takes longer; 0:
+                                no limit but the watchdog's */
+    uint64_t watchdog_ns;    /* a wait in which nothing ends is "DemandStalled"; 0: 5 s */
     struct plec_stream_trace trace;
     /* For tests and simulated devices. */
-    bool poison;                              /* fill with NaN whatever leaves a frame or a slot */
+    bool poison; /* fill with NaN whatever leaves a frame or a slot, and compare what a slot holds
+                    with what was read, before each use */
+    void (*spoil)(void *user, void *bytes, uint64_t n_bytes); /* with poison: a fault of memory;
+                                                                 called for the bytes of each read
+                                                                 when they are in a frame */
+    void *spoil_user;
     const struct plec_simulation *simulation; /* of the CPU device; copied by open */
     uint64_t disk_bytes_per_s;                /* reads end no faster than this; 0: as they do */
     struct plec_stream_clock *clock;          /* virtual time; NULL: CLOCK_MONOTONIC */

@@ -96,6 +96,7 @@ static void end_read(struct plec_streamer *streamer, struct plec_read_job *read,
                            err != NULL ? err->code : PLEC_OK);
     count_down(&streamer->n_reading, &streamer->counts.read_busy_ns, streamer->reading_since, now);
     if (err != NULL) plec_streamer_tell_cancel(streamer, read->job.key, read->job.mask, err->code);
+    if (err == NULL) plec_streamer_seal_frame(streamer, &read->job);
     plec_streamer_job_ended(streamer, &read->job, now, read->n_bytes, err);
     read->active = false;
 }
@@ -205,6 +206,7 @@ static void start_copy(struct plec_streamer *streamer, const struct plec_job *jo
     copy->due_ns = plec_streamer_job_due(streamer, job);
     count_up(&streamer->n_copying, &streamer->copying_since, plec_streamer_now(streamer));
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_BEGIN, job, job->n_bytes, PLEC_OK);
+    plec_streamer_seal_slot(streamer, job);
     enqueue_copy(streamer, copy);
 }
 

@@ -192,6 +192,7 @@ static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_
     struct plec_pinned_options pinned = {
         .frame_bytes = streamer->frame_bytes,
         .n_frames = fit_budget(streamer, pinned_budget(options)),
+        .slab_bytes = options->pin_slab_bytes,
         .mode = options->pin,
         .numa_node = -1,
         .allow = options->allow_slab,
@@ -234,6 +235,9 @@ static enum plec_status open_streams(struct plec_streamer *streamer, struct plec
         status = plec_stream_open(&streamer->copy_streams[i], streamer->device, err);
     if (status == PLEC_OK && streamer->options.poison)
         status = plec_stream_open(&streamer->fill_stream, streamer->device, err);
+    if (status != PLEC_OK || !streamer->options.poison) return status;
+    streamer->looked_at = plec_arena_alloc(&streamer->arena, streamer->frame_bytes, 1, err);
+    if (streamer->looked_at == NULL) return PLEC_NO_MEMORY;
     return status;
 }
 
@@ -287,6 +291,7 @@ static enum plec_status open_tiers(struct plec_streamer *streamer, struct plec_e
         .n_slots = streamer->n_frames - streamer->n_frame_staging,
         .n_staging = streamer->n_frame_staging,
         .policy = streamer->options.policy,
+        .tags = streamer->options.poison,
         .evicted = frame_evicted,
         .user = streamer,
     };

@@ -3,7 +3,9 @@
  *   streamer_open.c   how wide, how many; opens and closes everything
  *   streamer_jobs.c   the engine: reads and copies begin and end
  *   streamer_time.c   the clock, the thread that takes what has ended, virtual time
- *   streamer.c        dispatches: begin, next, used, end; what will be used next
+ *   streamer.c        dispatches: begin, next, used, end
+ *   streamer_ahead.c  what will be used next
+ *   streamer_tags.c   content tags: what is handed out is what was read
  *   streamer_stats.c  counters, traces
  *
  * One lock guards all that changes. Callers and the engine's thread hold it while they ask, start
@@ -59,7 +61,8 @@ struct plec_copy_job {
 struct plec_stream_need {
     uint32_t key;
     uint64_t mask, in_slot, in_frame;
-    plec_ticket ticket; /* 0: taken */
+    bool stream, stream_host; /* through staging */
+    plec_ticket ticket;       /* 0: taken */
 };
 
 /* A part's last event and the references it guards: held [first, end). */
@@ -116,7 +119,8 @@ struct plec_streamer {
     uint64_t frame_bytes;
     uint32_t n_slots, n_slot_staging, n_frames, n_frame_staging;
     struct plec_stream *copy_streams[PLEC_N_COPY_STREAMS];
-    struct plec_stream *fill_stream; /* poison; NULL without */
+    struct plec_stream *fill_stream; /* poison and inspection; NULL without */
+    uint8_t *looked_at;              /* [frame_bytes] of a slot, likewise */
     int32_t *all_ids;                /* [max_entries] 0, 1, ... */
 
     pthread_mutex_t lock;                   /* over all below but the wake lock's */
@@ -167,6 +171,25 @@ bool plec_streamer_release_uses(struct plec_streamer *streamer);
 /* Writes NaN over a slot or frame that was given up. */
 void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot);
 void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame);
+
+/* --- what will be used next (streamer_ahead.c); the lock is held ----------------------------- */
+
+/* What the layer after the dispatch's will use, by every policy that needs no more than the past.
+ */
+void plec_streamer_look_ahead(struct plec_streamer *streamer, uint64_t now);
+
+/* --- content tags (streamer_tags.c); the lock is held. Nothing happens without options.poison - */
+
+/* A read's experts are in their frame. */
+void plec_streamer_seal_frame(struct plec_streamer *streamer, const struct plec_job *read);
+/* A copy begins: its experts in the slot will be what was read into the frame. */
+void plec_streamer_seal_slot(struct plec_streamer *streamer, const struct plec_job *copy);
+/* Whether experts of a slot are what was read. A slot that is not goes out of service, and a frame
+ * of its key likewise; the caller still has its reference. */
+bool plec_streamer_inspect_slot(struct plec_streamer *streamer, struct plec_slot_ref ref,
+                                uint32_t key, uint64_t mask);
+/* The same of what is in a key's slot of a mask, before it is asked for. */
+void plec_streamer_inspect_key(struct plec_streamer *streamer, uint32_t key, uint64_t mask);
 
 /* --- time (streamer_time.c) ------------------------------------------------------------------- */
 

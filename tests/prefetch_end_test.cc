@@ -105,7 +105,7 @@ TEST(Prefetch, ADemandPastItsOwnDeadlineEndsByName) {
     EXPECT_EQ(tier_counters(t.device).in_use, 0u) << "its slot is free";
 }
 
-/* ds4#16: decode fell from 2 to 0.1 tokens a second while the disks were idle. */
+/* Decode fell from 2 to 0.1 tokens a second while the disks were idle. */
 TEST(Prefetch, TheWatchdogShowsADemandWaitingBesideAnIdleDisk) {
     TiersOptions options;
     options.n_slots = 1;
@@ -236,7 +236,7 @@ TEST(PrefetchDeathTest, AJobThatEndsTwiceIsCaught) {
 
 /* --- caches and dispatches --- */
 
-/* antirez/ds4#639: hit rate 0.000 at every budget, everything read again at every token. */
+/* Hit rate 0.000 at every budget, everything read again at every token. */
 TEST(Prefetch, ASecondStepOverWhatFitsReadsNothing) {
     for (bool device : {false, true}) {
         TiersOptions options;
@@ -282,7 +282,7 @@ void dispatch(Tiers &t, std::vector<plec_need> needs) {
         plec_residency_release(t.final_tier(), ref);
 }
 
-/* imp#1365: with a dispatch of twice the cache, an LRU was slower than staging alone. */
+/* With a dispatch of twice the cache, an LRU was slower than staging alone. */
 TEST(Prefetch, ADispatchOfTwiceTheCacheStillHitsWhatTheCacheHolds) {
     TiersOptions options;
     options.n_slots = 4;
@@ -304,7 +304,7 @@ TEST(Prefetch, ADispatchOfTwiceTheCacheStillHitsWhatTheCacheHolds) {
     EXPECT_EQ(tier_counters(t.device).evictions - tier_counters(t.device).staged, 0u);
 }
 
-/* ds4#629: prefill allocated what did not fit and ran into illegal memory. */
+/* Prefill allocated what did not fit and ran into illegal memory. */
 TEST(Prefetch, ADeviceOfOneSlotRunsALargeDispatchOneByOne) {
     TiersOptions options;
     options.n_slots = 1;
@@ -319,6 +319,72 @@ TEST(Prefetch, ADeviceOfOneSlotRunsALargeDispatchOneByOne) {
         use(t, need.key, need.mask);
     EXPECT_EQ(counters(t).ready, 16u);
     EXPECT_EQ(counters(t).classes[PLEC_DEMAND].read_bytes, 16 * 8000u);
+}
+
+TEST(Prefetch, ADemandThatAsksForNoStagingPassesThroughItWhereNothingCaches) {
+    TiersOptions options;
+    options.n_slots = options.n_frames = 0;
+    options.n_slot_staging = options.n_frame_staging = 1;
+    Tiers t(options);
+    for (uint32_t key = 0; key < 4; key++)
+        use(t, key, 0x11);
+    EXPECT_EQ(counters(t).ready, 4u);
+    EXPECT_EQ(tier_counters(t.device).staged, 4u);
+    EXPECT_EQ(tier_counters(t.host).staged, 4u);
+}
+
+/* Takes the slot of a key out of service, as one does who finds it spoiled. */
+void spoil(Tiers &t, plec_residency *tier, uint32_t key) {
+    plec_slot_ref ref;
+    ASSERT_TRUE(plec_residency_hold(&ref, tier, key));
+    plec_residency_seal(tier, ref, 0, 1);
+    EXPECT_FALSE(plec_residency_check(tier, ref, 0, 2));
+    plec_residency_release(tier, ref);
+    plec_prefetch_quarantined(t.prefetch, key, 0);
+    EXPECT_EQ(t.fault(), "");
+}
+
+TEST(Prefetch, ADemandWhoseFrameOrSlotGoesOutOfServiceAtAnyPointIsServedAnew) {
+    for (bool device : {false, true})
+        for (int at = 0; at < 4; at++) {
+            TiersOptions options;
+            options.tags = true;
+            options.n_slots = options.n_frames = 2;
+            options.prefetch.chunk_bytes = 1000;
+            Tiers t(options);
+            plec_ticket ticket = wait_for(t, 0, 0x3);
+            plec_job job = read_job(t);
+            for (int i = 0; i < 4; i++) { /* spoiled while read, when read, after one copy, two */
+                if (i == at) spoil(t, device ? t.device : t.host, 0);
+                if (i == 3) break;
+                end(t, job);
+                if (i < 2 && !plec_prefetch_next_copy(&job, t.prefetch, 0)) job = read_job(t);
+            }
+            t.run_all(0);
+            expect_ready(t, ticket);
+            EXPECT_EQ(tier_counters(device ? t.device : t.host).quarantined, 1u);
+            EXPECT_EQ(tier_counters(t.host).in_use + tier_counters(t.device).in_use, 0u);
+        }
+}
+
+TEST(Prefetch, WithNoSlotInServiceEveryDemandEndsByName) {
+    for (bool device : {false, true}) {
+        TiersOptions options;
+        options.tags = true;
+        options.n_slots = options.n_frames = 1;
+        Tiers t(options);
+        plec_ticket first = wait_for(t, 0, 0x1), other = wait_for(t, 1, 0x1);
+        plec_job job = read_job(t);
+        spoil(t, device ? t.device : t.host, 0);
+        end(t, job);
+        for (plec_ticket ticket : {first, other, wait_for(t, 2, 0x1)}) {
+            plec_demand_result result = result_of(t, ticket);
+            EXPECT_EQ(result.status, PLEC_NO_MEMORY);
+            EXPECT_STREQ(result.error.name, "NoSlotInService");
+        }
+        EXPECT_TRUE(no_read(t));
+        EXPECT_EQ(tier_counters(t.host).in_use + tier_counters(t.device).in_use, 0u);
+    }
 }
 
 TEST(Prefetch, PlansDoNotPushOutWhatThePlanNeedsSooner) {
@@ -342,7 +408,7 @@ TEST(Prefetch, PlansDoNotPushOutWhatThePlanNeedsSooner) {
     EXPECT_EQ(counters(t).classes[PLEC_CERTAIN].read_experts, 8 * 8u) << "and nothing twice";
 }
 
-/* vllm#37190: an LRU shared by callers without a lock. Here the owner's lock is the only one
+/* An LRU was shared by callers without a lock. Here the owner's lock is the only one
  * needed: nothing is shared behind it. */
 TEST(Prefetch, TwoCallersUnderOneLockAreServed) {
     TiersOptions options;

@@ -155,7 +155,7 @@ TEST(Replay, MemoryForNoneAndForAllGivesWhatArithmeticGives) {
     }
 }
 
-/* FreeToken#174: LRU hit 8 to 18%, a frequency oracle 46%: which policy, only a replay can say. */
+/* Elsewhere LRU hit 8 to 18%, a frequency oracle 46%: which policy, only a replay can say. */
 TEST(Replay, NoPolicyBeatsTheOracleOnSingleExperts) {
     for (Trace kind : {Trace::UNIFORM, Trace::ZIPF, Trace::MARKOV}) {
         Parsed p(made_trace(kind, 150));

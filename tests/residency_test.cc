@@ -192,7 +192,7 @@ TEST(Residency, NoSlotNowIsAnAnswerWhileAllAreReferenced) {
     plec_residency_release(t.tier, b);
 }
 
-/* colibri#933, #989: the slot of a kernel still running was given away when its launch returned. */
+/* The slot of a kernel still running was given away when its launch returned. */
 TEST(Residency, KeepsASlotUntilTheEventOfItsLastReader) {
     Tier t(slots(1));
     t.use(0);
@@ -223,7 +223,7 @@ TEST(ResidencyDeathTest, OneReleaseTooManyAndAStaleOneAreCaught) {
 }
 #endif
 
-/* antirez/ds4#639: a cache budget that was parsed, printed, and did nothing. */
+/* A cache budget that was parsed, printed, and did nothing. */
 TEST(Residency, HitsAndMissesAreWhatArithmeticGivesForEveryBudget) {
     for (uint32_t budget : {0u, 1u, 2u, 8u}) {
         plec_residency_options options = slots(budget);
@@ -388,7 +388,7 @@ TEST(Residency, AFailedLoadLeavesTheSlotFree) {
     EXPECT_EQ(t.counters().free, 1u);
 }
 
-/* imp#1365: an LRU smaller than one dispatch was slower than no cache. */
+/* A cache smaller than one dispatch was slower than none. */
 TEST(Residency, TellsUpFrontHowMuchOfADispatchFits) {
     Tier t(slots(4));
     t.use(5), t.use(7), t.use(9);
@@ -488,7 +488,7 @@ TEST(Residency, UnusedSpeculationHoldsAtMostItsShare) {
     EXPECT_TRUE(t.bring(3, PLEC_PLACE_SPECULATION, 9));
 }
 
-/* llama.cpp#27861: output stayed wrong across requests after a slot was corrupted. */
+/* Output stayed wrong across requests after a slot was corrupted. */
 TEST(Residency, ASlotWithTheWrongTagIsNeverHandedOutAgain) {
     plec_residency_options options = slots(2);
     options.tags = true;
@@ -509,7 +509,48 @@ TEST(Residency, ASlotWithTheWrongTagIsNeverHandedOutAgain) {
     EXPECT_EQ(t.counters().free, 1u); /* of two */
 }
 
-/* MoE-Infinity: a cache folder used for another model is undefined behaviour. */
+/* Takes a key's slot out of service. */
+void spoil(Tier &t, uint32_t key) {
+    plec_slot_ref ref;
+    ASSERT_TRUE(plec_residency_hold(&ref, t.tier, key));
+    plec_residency_seal(t.tier, ref, 0, 1);
+    EXPECT_EQ(plec_residency_tag(t.tier, ref.slot, 0), 1u);
+    EXPECT_FALSE(plec_residency_check(t.tier, ref, 0, 2));
+    const char *broken = "";
+    EXPECT_TRUE(plec_residency_sound(t.tier, &broken)) << broken;
+    plec_residency_release(t.tier, ref);
+}
+
+TEST(Residency, ADemandPassesThroughStagingWhereNoSlotCachesAnyMore) {
+    plec_residency_options options = slots(1);
+    options.n_staging = 1;
+    options.tags = true;
+    Tier t(options);
+    EXPECT_EQ(plec_residency_in_service(t.tier), 2u);
+    EXPECT_TRUE(t.bring(0, PLEC_PLACE_DEMAND, 0));
+    spoil(t, 0);
+    EXPECT_EQ(plec_residency_in_service(t.tier), 1u);
+    EXPECT_TRUE(t.bring(1, PLEC_PLACE_DEMAND, 0));
+    EXPECT_EQ(plec_residency_valid(t.tier, 1), 0u) << "it only passes through";
+    EXPECT_EQ(t.counters().staged, 1u);
+    EXPECT_EQ(t.counters().quarantined, 1u);
+}
+
+TEST(Residency, AStreamedDemandIsCachedWhereNoSlotPassesAnyMore) {
+    plec_residency_options options = slots(1);
+    options.n_staging = 1;
+    options.tags = true;
+    Tier t(options);
+    plec_slot_ref ref;
+    plec_place_args args = {0, PLEC_PLACE_STREAM, 0};
+    ASSERT_TRUE(plec_residency_place(&ref, nullptr, t.tier, &args));
+    spoil(t, 0);
+    plec_residency_release(t.tier, ref);
+    EXPECT_TRUE(t.bring(1, PLEC_PLACE_STREAM, 0));
+    EXPECT_NE(plec_residency_valid(t.tier, 1), 0u);
+}
+
+/* A cache of one model's extents, used for another. */
 TEST(Residency, RefusesAnotherModelsIdentity) {
     plec_residency_options options = slots(1);
     options.identity = 17;

@@ -161,7 +161,7 @@ TEST(Fault, AThirdOfAllJobsFailingAtRandomLosesNoDemand) {
     }
 }
 
-/* sglang#20611: a forward and a copy raced on their streams. */
+/* A forward and a copy raced on their streams. */
 TEST(Schedule, RandomDelaysOfEveryStreamChangeNoContent) {
     for (uint32_t seed = 0; seed < 500; seed++) {
         SimulatorOptions options = small_bank();

@@ -29,7 +29,7 @@ SimulatorOptions soak_bank() {
     return options;
 }
 
-/* ds4#16: after some two thousand tokens decode fell to a twentieth, the disks idle. */
+/* After some two thousand tokens decode fell to a twentieth, the disks idle. */
 TEST(Soak, AHundredThousandStepsKeepMemoryQueueAndWaitFlat) {
     const uint32_t n_blocks = 10, n_steps = 10000;
     Simulator sim(soak_bank());

@@ -145,8 +145,7 @@ TEST(KnownFuture, HoldsForSparseNeedsOfABatch) {
         << " took " << took;
 }
 
-/* imp#1360: a copy on the compute stream cost all of it, one layer ahead on its own next to none.
- */
+/* A copy on the compute stream cost all of it, one layer ahead on its own next to none. */
 TEST(KnownFuture, CopiesALayerAheadExposeNextToNothing) {
     SimulatorOptions options;
     options.tiers.n_layers = 48;
@@ -258,7 +257,7 @@ Decode decode(Trace kind, Speculation speculation) {
     return result;
 }
 
-/* Micro-Expert-Router#116: speculation tripled the latency of demand reads. */
+/* Speculation tripled the latency of demand reads. */
 TEST(Speculation, KeepsDemandP99WithinOneFifthOnEveryTrace) {
     for (Trace kind : {Trace::UNIFORM, Trace::ZIPF, Trace::MARKOV}) {
         Decode off = decode(kind, {false, false});

@@ -207,6 +207,7 @@ class StreamRunner {
         plec_stream_stats out = stats();
         while (out.n_reading > 0 || out.n_copying > 0)
             out = stats();
+        EXPECT_EQ(out.device.quarantined + out.host.quarantined, 0u) << news;
         return out;
     }
     void expect_sound() const {
@@ -228,6 +229,47 @@ class StreamRunner {
 
 inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
     return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0;
+}
+
+/* Bytes of one frame of a width, by asking for it. */
+inline uint64_t frame_bytes(const StreamModel &model, uint32_t width) {
+    plec_stream_options stream = {};
+    stream.device_budget = UINT64_C(1) << 30;
+    stream.extent_width = width;
+    StreamRunner runner(model.path(), stream, 1);
+    EXPECT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    EXPECT_EQ(runner.stats().extent_width, width);
+    return runner.stats().frame_bytes;
+}
+
+inline plec_stream_options budget(uint64_t frame_bytes, uint32_t n_slots, uint32_t n_frames,
+                                  uint32_t width) {
+    plec_stream_options stream = {};
+    stream.device_budget = frame_bytes * n_slots;
+    stream.pinned_budget = frame_bytes * n_frames;
+    stream.extent_width = width;
+    stream.speculation = PLEC_SPECULATE_OFF;
+    stream.poison = true;
+    return stream;
+}
+
+inline std::vector<StreamStep> steps_of(std::mt19937 &random, const StreamModelSpec &spec, int n) {
+    std::vector<StreamStep> steps;
+    for (int i = 0; i < n; i++)
+        for (uint32_t layer = 0; layer < spec.n_layers; layer++)
+            steps.push_back(StreamStep::random(random, spec, layer,
+                                               i % 3 == 2 ? 16 : 1 + random() % 2, spec.n_experts));
+    return steps;
+}
+
+inline std::vector<std::vector<float>> resident(const StreamModel &model,
+                                                const std::vector<StreamStep> &steps) {
+    StreamRunner runner(model.path(), {}, 1);
+    EXPECT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    std::vector<std::vector<float>> out;
+    for (const StreamStep &step : steps)
+        out.push_back(runner.run(step));
+    return out;
 }
 
 } // namespace plec_test

@@ -21,6 +21,7 @@ Tiers::Tiers(const TiersOptions &options)
     plec_residency_options tier = {};
     tier.keys = &keys;
     tier.policy = options.policy;
+    tier.tags = options.tags;
     tier.protect = options.protect;
     tier.max_unconsumed = options.max_unconsumed;
     tier.evicted = poison;

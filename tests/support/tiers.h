@@ -25,6 +25,7 @@ struct TiersOptions {
     uint32_t n_slots = 4, n_slot_staging = 0;
     plec_residency_policy policy = PLEC_RESIDENCY_LRU;
     uint32_t protect = 0, max_unconsumed = 0;
+    bool tags = false;
     plec_prefetch_options prefetch = {}; /* tiers and keys are filled in */
 };
 
