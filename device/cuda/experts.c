@@ -100,6 +100,19 @@ static uint64_t take(struct plec_cuda_layout *layout, bool *fits, uint64_t a, ui
     return at;
 }
 
+/* The most that a kernel of the launch wants for itself. */
+static uint64_t kernel_bytes(const struct plec_cuda_choice *choice, uint32_t n_tokens,
+                             uint32_t n_pairs) {
+    uint64_t most = 0;
+    for (int id = 0; id < PLEC_N_MATRICES; id++) {
+        const struct plec_cuda_gemm *gemm = choice->gemms[id];
+        if (gemm == NULL || gemm->workspace == NULL) continue;
+        uint64_t n = gemm->workspace(&choice->bank, (enum plec_operand_id)id, n_tokens, n_pairs);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 bool plec_cuda_layout_of(struct plec_cuda_layout *out, const struct plec_cuda_choice *choice,
                          uint32_t n_tokens, uint32_t n_slots) {
     const struct plec_cuda_bank *bank = &choice->bank;
@@ -125,6 +138,8 @@ bool plec_cuda_layout_of(struct plec_cuda_layout *out, const struct plec_cuda_ch
     uint64_t rows = 0;
     fits = fits && plec_mul_u64(&rows, pairs, choice->n_splits);
     out->out = take(out, &fits, rows, bank->output_dim, 4);
+    uint64_t kernels = fits ? kernel_bytes(choice, n_tokens, (uint32_t)pairs) : 0;
+    out->kernels = take(out, &fits, kernels, 1, 1);
     return fits;
 }
 
@@ -215,7 +230,8 @@ static void gate_up(struct plec_cuda_run *run, enum plec_operand_id id, enum ple
                                              .gate_product = run->gate_product,
                                              .act = run->act,
                                              .act_f32 = run->choice.act_f32,
-                                             .act_cols = run->layout.act_cols};
+                                             .act_cols = run->layout.act_cols,
+                                             .workspace = run->kernel_space};
     if (args->weight_on_input) {
         gate_up.input_weights = args->weights;
         gate_up.token_scale = args->token_scale;
@@ -236,7 +252,8 @@ static void down(struct plec_cuda_run *run) {
                                        .act_f32 = run->choice.act_f32,
                                        .act_cols = run->layout.act_cols,
                                        .out = run->out,
-                                       .n_splits = run->choice.n_splits};
+                                       .n_splits = run->choice.n_splits,
+                                       .workspace = run->kernel_space};
     for (uint32_t i = 0; i < gemm->n_classes; i++) {
         uint32_t list = run->choice.list[PLEC_DOWN][i];
         if (!possible(run, list)) continue;
@@ -335,6 +352,7 @@ enum plec_status plec_cuda_experts(struct plec_stream *base, const struct plec_e
     run.gate_product = (float *)(workspace + run.layout.gate_product);
     run.act = workspace + run.layout.act;
     run.out = (float *)(workspace + run.layout.out);
+    run.kernel_space = workspace + run.layout.kernels;
     run.launch = plec_cuda_launch_begin(
         base, err, "%s: %u of %u -> %u -> %u, %u tokens of %u slots", phase_name(args->phase),
         bank->n_entries, bank->input_dim, bank->intermediate_dim, bank->output_dim, args->n_tokens,

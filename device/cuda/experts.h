@@ -37,6 +37,7 @@ struct plec_cuda_layout {
     uint64_t gate_product; /* [n_pairs, intermediate_dim] f32, when gate and up are apart */
     uint64_t act;          /* [n_pairs, act_cols] bf16 or f32 */
     uint64_t out;          /* [n_splits, n_pairs, output_dim] f32 */
+    uint64_t kernels;      /* what the kernels want for themselves, one launch after another */
     uint64_t n_bytes;
 };
 /* False when it overflows, or there are 2^31 pairs and more. */
@@ -52,7 +53,7 @@ struct plec_cuda_run {
     struct plec_cuda_plan plan;
     uint16_t *x_bf16;
     float *gate_product, *out;
-    void *act;
+    void *act, *kernel_space;
 };
 
 #ifdef __cplusplus

@@ -181,6 +181,7 @@ struct plec_cuda_gate_up_args {
     void *act;                  /* [n_pairs, act_cols] bf16, or f32 with act_f32 */
     bool act_f32;               /* the down matrix is f32 or f64: nothing is rounded */
     uint32_t act_cols;          /* row pitch of act >= intermediate_dim; the rest is never read */
+    void *workspace;            /* of the kernel's own, plec_cuda_gemm.workspace bytes */
 };
 
 /* out[split][row] = (down . act[row] over the split's share of the columns) * down_scale, and +
@@ -193,6 +194,7 @@ struct plec_cuda_down_args {
     uint32_t act_cols;
     float *out; /* [n_splits, n_pairs, output_dim] f32 */
     uint32_t n_splits;
+    void *workspace; /* as in plec_cuda_gate_up_args */
 };
 
 /* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
@@ -215,6 +217,10 @@ struct plec_cuda_gemm {
     /* Whether it runs the operand of this bank in this place (PLEC_GATE, PLEC_UP or PLEC_DOWN):
      * alignment, shapes, fusion. NULL: it runs every one in its format. */
     bool (*runs)(const struct plec_cuda_bank *bank, enum plec_operand_id id);
+    /* Bytes, aligned to 256, that each of its launches may use as it likes while it runs, for up to
+     * n_pairs pairs of n_tokens tokens. NULL: none. */
+    uint64_t (*workspace)(const struct plec_cuda_bank *bank, enum plec_operand_id id,
+                          uint32_t n_tokens, uint32_t n_pairs);
 };
 /* Higher is faster; of the rungs that run an operand the highest is taken. */
 enum plec_cuda_rung { PLEC_CUDA_PLAIN, PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK, PLEC_CUDA_WGMMA };

@@ -333,6 +333,7 @@ static int plec_plain_launch_linear(const struct plec_linear_args *args,
         plec_plain_launch_down<plec_plain_##format>,                                               \
         plec_plain_launch_linear<plec_plain_##format>,                                             \
         NULL,                                                                                      \
+        NULL,                                                                                      \
         NULL};
 
 #endif

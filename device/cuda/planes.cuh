@@ -21,7 +21,7 @@ struct plec_planes {
     uint64_t records, supers, factors, n_bytes; /* byte offsets, each a multiple of 128 */
 };
 
-enum { PLEC_PLANE_ALIGN = 128 };
+enum { PLEC_PLANE_ALIGN = 128, PLEC_PLANE_SCRATCH = 13 };
 
 PLEC_HD uint64_t plec_planes_aligned(uint64_t n_bytes) {
     return (n_bytes + PLEC_PLANE_ALIGN - 1) / PLEC_PLANE_ALIGN * PLEC_PLANE_ALIGN;
@@ -59,21 +59,22 @@ PLEC_HD void plec_planes_codes(uint32_t *words, const plec_fragment_row &row, ui
         }
 }
 
-/* The same into its place, and with lane 0 the scales of the step. */
+/* The same into its place, and with lane 0 the scales of the step. scratch: PLEC_PLANE_SCRATCH
+ * words of the caller's alone, in shared memory on a device: words are indexed as the format says.
+ */
 template <class F>
 PLEC_HD void plec_planes_fill(uint8_t *out, const plec_planes &planes, uint32_t r,
                               const plec_fragment_row &row, uint32_t n_valid, uint32_t step,
-                              uint32_t c) {
+                              uint32_t c, uint32_t *scratch) {
     uint64_t cell = (uint64_t)step * planes.rows + r;
-    uint32_t words[F::lane_words];
-    plec_planes_codes<F>(words, row, n_valid, step, c);
+    plec_planes_codes<F>(scratch, row, n_valid, step, c);
     for (uint32_t w = 0; w < F::lane_words; w++)
-        *(uint32_t *)(out + cell * F::lane_words * 16 + plec_planes_word<F>(c, w)) = words[w];
+        *(uint32_t *)(out + cell * F::lane_words * 16 + plec_planes_word<F>(c, w)) = scratch[w];
     if (c != 0) return;
-    uint32_t record[F::record_words + 1];
-    F::record(record, row, step * F::k_step);
-    for (uint32_t w = 0; w < F::record_words; w++)
-        *(uint32_t *)(out + planes.records + (cell * F::record_words + w) * 4) = record[w];
+    F::record(scratch, row, step * F::k_step);
+    for (int w = 0; w < (int)F::record_words; w++)
+        *(uint32_t *)(out + planes.records + (cell * F::record_words + (uint32_t)w) * 4) =
+            scratch[w];
     if (F::super_words != 0)
         *(uint32_t *)(out + planes.supers + cell * 4) = F::super(row, step * F::k_step);
 }

@@ -29,6 +29,24 @@
     X(plec_cuda_plain_tq1_0)                                                                       \
     X(plec_cuda_plain_tq2_0)                                                                       \
     X(plec_cuda_plain_q1_0)                                                                        \
+    X(plec_cuda_mm_sync_f16)                                                                       \
+    X(plec_cuda_mm_sync_bf16)                                                                      \
+    X(plec_cuda_mm_sync_q4_0)                                                                      \
+    X(plec_cuda_mm_sync_q4_1)                                                                      \
+    X(plec_cuda_mm_sync_q5_0)                                                                      \
+    X(plec_cuda_mm_sync_q5_1)                                                                      \
+    X(plec_cuda_mm_sync_q8_0)                                                                      \
+    X(plec_cuda_mm_sync_iq4_nl)                                                                    \
+    X(plec_cuda_mm_sync_q2_k)                                                                      \
+    X(plec_cuda_mm_sync_q3_k)                                                                      \
+    X(plec_cuda_mm_sync_q4_k)                                                                      \
+    X(plec_cuda_mm_sync_q5_k)                                                                      \
+    X(plec_cuda_mm_sync_q6_k)                                                                      \
+    X(plec_cuda_mm_sync_iq4_xs)                                                                    \
+    X(plec_cuda_mm_sync_fp4_larql)                                                                 \
+    X(plec_cuda_mm_sync_mxfp4)                                                                     \
+    X(plec_cuda_mm_sync_mxfp8)                                                                     \
+    X(plec_cuda_mm_sync_nvfp4)                                                                     \
     X(plec_cuda_plain_q2_0)
 
 #define DECLARE(name) extern const struct plec_cuda_gemm name;

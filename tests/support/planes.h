@@ -48,9 +48,10 @@ template <class T> class PlaneCopy {
         for (uint32_t r = 0; r < m.rows; r++) {
             plec_fragment_row row =
                 F::file::row(m.values.data(), m.scales.data(), m.rows, m.cols, r);
+            uint32_t scratch[PLEC_PLANE_SCRATCH];
             for (uint32_t step = 0; step < planes_.n_steps; step++)
                 for (uint32_t c = 0; c < 4; c++)
-                    plec_planes_fill<F>(data(), planes_, r, row, n_valid, step, c);
+                    plec_planes_fill<F>(data(), planes_, r, row, n_valid, step, c, scratch);
             bool has_nan = false;
             for (uint32_t lane = 0; lane < 32; lane++)
                 has_nan = has_nan || F::has_nan(row, lane, 32);

@@ -10,8 +10,8 @@
  * code's upper bit chooses between the two. */
 struct plec_fragment_iq4 : plec_fragment_defaults {
     enum { offset = 128 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b] |= code << (8 * p + 4 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b] |= code << (8 * p + 4 * side);
     }
     PLEC_HD uint32_t look_up(uint32_t index, uint32_t chooser) {
         uint32_t low = plec_permute(0x3F2D1801u, 0x766A5D4Fu, index);

@@ -11,8 +11,8 @@
 struct plec_fragment_e2m1 : plec_fragment_defaults {
     enum { unit = 132 - token_shift };
     /* Nibbles 0-3 make pairs (0, 2), (1, 3), nibbles 4-7 likewise. */
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b] |= code << (16 * (p >> 1) + 4 * (p & 1) + 8 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b] |= code << (16 * (p >> 1) + 4 * (p & 1) + 8 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         uint32_t word = words[b], magnitudes = word & 0x77777777u;

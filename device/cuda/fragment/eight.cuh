@@ -46,8 +46,8 @@ struct plec_fragment_mxfp8 : plec_fragment_bytes {
         return plec_fragment_e4m3_is_nan(code) ? 0u : code;
     }
     /* Pairs (0, 1) of a word: bytes (0, 2) and (1, 3). */
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[2 * b + p / 2] |= code << (8 * (p & 1) + 16 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[2 * b + p / 2] |= code << (8 * (p & 1) + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         for (uint32_t p = 0; p < 4; p += 2) {

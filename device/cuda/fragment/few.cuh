@@ -17,8 +17,8 @@ struct plec_fragment_q2_k : plec_fragment_defaults {
     enum { block = 16, lane_words = 4, super_words = 1, has_minimum = 1, spread = 1 };
     /* Where pairs (0, 1) and (2, 3) of an even and an odd block begin in each half. */
     PLEC_HD uint32_t shift(uint32_t b, uint32_t p) { return 8 * (b & 1) + 2 * (p >> 1); }
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b / 2] |= code << (shift(b, p) + 4 * (p & 1) + 16 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b / 2] |= code << (shift(b, p) + 4 * (p & 1) + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         for (uint32_t p = 0; p < 4; p++)
@@ -51,9 +51,9 @@ struct plec_fragment_q2_k : plec_fragment_defaults {
 struct plec_fragment_q3_k : plec_fragment_defaults {
     typedef plec_fragment_inline<256, sizeof(struct plec_q3_k_block)> file;
     enum { block = 16, lane_words = 6, super_words = 1, offset = 4 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b / 2] |= (code & 3u) << (8 * (b & 1) + 2 * p + 16 * half);
-        words[4 + b / 4] |= code >> 2 << (4 * (b & 3) + p + 16 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b / 2] |= (code & 3u) << (8 * (b & 1) + 2 * p + 16 * side);
+        words[4 + b / 4] |= code >> 2 << (4 * (b & 3) + p + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         for (uint32_t p = 0; p < 4; p++) {

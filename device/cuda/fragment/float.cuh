@@ -13,8 +13,8 @@ struct plec_fragment_sixteens : plec_fragment_defaults {
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return plec_le16(row.blocks + (size_t)k * 2);
     }
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[4 * b + p] |= code << 16 * half;
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[4 * b + p] |= code << 16 * side;
     }
     PLEC_HD void record(uint32_t *, const plec_fragment_row &, uint32_t) {}
     PLEC_HD float scale(const uint32_t *, uint32_t, uint32_t) { return 1.0f; }
@@ -39,8 +39,8 @@ struct plec_fragment_f16 : plec_fragment_sixteens {
         }
     }
     /* What pairs leaves of one value. */
-    PLEC_HD uint32_t rest(uint32_t word, uint32_t half) {
-        float value = plec_fragment_half(word, half);
+    PLEC_HD uint32_t rest(uint32_t word, uint32_t side) {
+        float value = plec_fragment_half(word, side);
         float head = plec_bits_f32(plec_f32_bits(value) & 0xFFFF0000u);
         return plec_f32_bits(plec_sub(value, head));
     }

@@ -27,7 +27,7 @@
  *   file          where a row lies in the file's layout
  *
  *   code(row, k)                    the code of column k of a row in file layout
- *   put(words, b, p, half, code)    where it stands among a lane's words
+ *   put(words, b, p, side, code)    where it stands among a lane's words
  *   record(words, row, k)           the scales of columns k .. k + k_step - 1
  *   super(row, k)                   what they have in common
  *   row_scale(row)                  f32 that all sums of a row are multiplied by
@@ -86,11 +86,11 @@ PLEC_HD float plec_fragment_fma(float x, float y, float z) {
 }
 
 /* The f16 in the low or the high half of a word. */
-PLEC_HD float plec_fragment_half(uint32_t word, uint32_t half) {
+PLEC_HD float plec_fragment_half(uint32_t word, uint32_t side) {
 #if defined(__CUDA_ARCH__)
-    return __half2float(__ushort_as_half((unsigned short)(word >> 16 * half)));
+    return __half2float(__ushort_as_half((unsigned short)(word >> 16 * side)));
 #else
-    return plec_f16_f32((uint16_t)(word >> 16 * half));
+    return plec_f16_f32((uint16_t)(word >> 16 * side));
 #endif
 }
 
@@ -178,8 +178,8 @@ struct plec_fragment_defaults {
 /* Eight nibbles a block, a word of them: pairs at bits 0, 4, 8 and 12 of each half. */
 struct plec_fragment_nibbles : plec_fragment_defaults {
     enum { spread = 1 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b] |= code << (4 * p + 16 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b] |= code << (4 * p + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         uint32_t low = words[b], high = low >> 8;
@@ -193,9 +193,9 @@ struct plec_fragment_nibbles : plec_fragment_defaults {
 /* Five bits: nibbles as above, fifth bits of four blocks in one word. */
 struct plec_fragment_fives : plec_fragment_defaults {
     enum { lane_words = 10 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[b] |= (code & 15u) << (4 * p + 16 * half);
-        words[8 + b / 4] |= code >> 4 << (4 * (b & 3) + p + 16 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[b] |= (code & 15u) << (4 * p + 16 * side);
+        words[8 + b / 4] |= code >> 4 << (4 * (b & 3) + p + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         for (uint32_t p = 0; p < 4; p++) {
@@ -209,8 +209,8 @@ struct plec_fragment_fives : plec_fragment_defaults {
 /* Bytes, two words a block. */
 struct plec_fragment_bytes : plec_fragment_defaults {
     enum { k_step = 128, record_words = 2 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
-        words[2 * b + p / 2] |= code << (16 * (p & 1) + 8 * half);
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
+        words[2 * b + p / 2] |= code << (16 * (p & 1) + 8 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         for (uint32_t p = 0; p < 4; p++)

@@ -11,14 +11,14 @@
 struct plec_fragment_q6_k : plec_fragment_defaults {
     typedef plec_fragment_inline<256, sizeof(struct plec_q6_k_block)> file;
     enum { block = 16, lane_words = 12, super_words = 1, offset = 32 };
-    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t half, uint32_t code) {
+    PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         uint32_t *three = words + 3 * (b / 2), pair = 4 * (b & 1) + p;
         if (pair < 6) {
-            three[pair / 2] |= code << (6 * (pair & 1) + 16 * half);
+            three[pair / 2] |= code << (6 * (pair & 1) + 16 * side);
             return;
         }
-        three[pair - 6] |= (code & 15u) << (12 + 16 * half);
-        three[2] |= code >> 4 << (12 + 2 * (pair - 6) + 16 * half);
+        three[pair - 6] |= (code & 15u) << (12 + 16 * side);
+        three[2] |= code >> 4 << (12 + 2 * (pair - 6) + 16 * side);
     }
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
         const uint32_t *three = words + 3 * (b / 2);

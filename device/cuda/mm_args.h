@@ -1,0 +1,84 @@
+/* mm_args.h: what the kernels of mm_sync are given, beside what every GEMM is (kernels.h): weights
+ * as planes (planes.cuh) and tokens as they are staged for a format.
+ *
+ * A launch makes three kernels: split (the file's bytes of the experts that have tiles -> planes),
+ * stage (tokens -> bf16 in the order of the fragments, with the sums that offsets and minima need),
+ * and the product. All three are of one stream and share the launch's workspace:
+ *
+ *   slots   [n_entries] u32            expert -> its place among the planes
+ *   planes  [n_slots][n_matrices]      planes of one matrix each
+ *   x       [n_rows][pitch] bf16       staged
+ *   sums    [n_rows][pitch / block]    f32
+ */
+#ifndef PLEC_DEVICE_CUDA_MM_ARGS_H
+#define PLEC_DEVICE_CUDA_MM_ARGS_H
+
+#include "device/cuda/kernels.h"
+
+enum plec_mm_kind {
+    PLEC_MM_GATE_AND_UP, /* a slab of 16 rows is 8 gate rows and the 8 up rows of the channels */
+    PLEC_MM_GATE,        /* one matrix; writes gate_product */
+    PLEC_MM_UP,          /* one matrix; reads gate_product where there is a gate; writes act */
+    PLEC_MM_DOWN         /* one matrix; writes a split's share of out */
+};
+
+/* How a format wants its tokens: see fragment.cuh. */
+struct plec_mm_staging {
+    uint32_t block;     /* columns a sum is of: 16 or 32 */
+    bool spread;        /* odd pairs 16 times smaller */
+    float token_factor; /* 2^token_shift */
+    float sum_factor;   /* what the sums are multiplied by; 0: no sums */
+};
+
+struct plec_mm_tokens {
+    uint16_t *x;
+    float *sums;
+    uint32_t pitch; /* columns staged: n_cols up to a multiple of 32, zeros behind n_cols */
+    uint32_t n_cols;
+    const uint32_t *row; /* row of a tile -> staged row; NULL: the same */
+};
+
+struct plec_mm_stage_args {
+    struct plec_mm_tokens to;
+    struct plec_mm_staging how;
+    const void *from; /* [.., from_pitch] f32, or bf16 */
+    bool from_bf16;
+    uint32_t from_pitch;
+    uint32_t n_rows;            /* rows to stage ... */
+    struct plec_cuda_rows rows; /* ... or, with tiles, the rows of the tiles */
+};
+int plec_mm_launch_stage(const struct plec_mm_stage_args *args, cudaStream_t stream);
+
+struct plec_mm_weights {
+    uint8_t *planes;
+    uint32_t *slots;
+    uint64_t matrix_bytes; /* from gate's planes to up's, where they are two matrices */
+    uint64_t slot_bytes;
+    uint32_t n_slots, n_matrices;
+    uint32_t rows, cols; /* of one matrix */
+    uint32_t n_valid;    /* columns before any padding */
+    int32_t operands[2]; /* enum plec_operand_id of each matrix */
+};
+
+struct plec_mm_split_args {
+    const struct plec_cuda_entry *table;
+    struct plec_cuda_rows rows;
+    struct plec_mm_weights weights;
+};
+
+struct plec_mm_args {
+    struct plec_cuda_bank bank;
+    struct plec_cuda_rows rows;
+    struct plec_mm_weights weights;
+    struct plec_mm_tokens tokens;
+    int32_t kind; /* enum plec_mm_kind */
+    uint32_t n_channels, n_splits;
+    const float *input_weights, *token_scale;
+    float *gate_product;
+    void *act;
+    bool act_f32;
+    uint32_t act_cols;
+    float *out;
+};
+
+#endif

@@ -1,0 +1,195 @@
+/* mm_launch.cuh: a format's mm_sync as launches: split, stage, product; and its place in the launch
+ * table. */
+#ifndef PLEC_DEVICE_CUDA_MM_LAUNCH_CUH
+#define PLEC_DEVICE_CUDA_MM_LAUNCH_CUH
+
+#include "device/cuda/mm_split.cuh"
+#include "device/cuda/mm_sync.cuh"
+
+enum { PLEC_MM_NARROW = 8, PLEC_MM_WIDE = 32, PLEC_MM_ALIGN = 256 };
+
+static inline uint64_t plec_mm_aligned(uint64_t n_bytes) {
+    return (n_bytes + PLEC_MM_ALIGN - 1) / PLEC_MM_ALIGN * PLEC_MM_ALIGN;
+}
+
+template <class F> static struct plec_mm_staging plec_mm_staging_of(void) {
+    struct plec_mm_staging how;
+    how.block = F::block < 32 ? 16 : 32;
+    how.spread = F::spread != 0;
+    how.token_factor = plec_bits_f32((uint32_t)(127 + F::token_shift) << 23);
+    float one =
+        plec_bits_f32((uint32_t)(127 - F::unit) << 23); /* of a code of 1 and a token of 1 */
+    how.sum_factor = F::offset != 0 ? -one * F::offset : F::has_minimum ? one : 0.0f;
+    return how;
+}
+
+/* The workspace of a launch of some matrices of n_rows x cols each: how large, and cut up. */
+struct plec_mm_space {
+    uint64_t planes, x, sums, n_bytes; /* byte offsets; slots come first */
+    uint64_t matrix_bytes;
+    uint32_t n_slots, pitch;
+};
+
+template <class F>
+static struct plec_mm_space
+plec_mm_space_of(const struct plec_cuda_bank *bank, const struct plec_operand *operand,
+                 uint32_t n_matrices, uint32_t n_cols, uint64_t n_staged, uint32_t max_tiles) {
+    struct plec_mm_space space;
+    space.n_slots = max_tiles < bank->n_entries ? max_tiles : bank->n_entries;
+    space.matrix_bytes = plec_mm_aligned(plec_planes_of<F>(operand->rows, operand->cols).n_bytes);
+    space.pitch = (n_cols + 31) / 32 * 32;
+    space.planes = plec_mm_aligned((uint64_t)bank->n_entries * 4);
+    space.x = space.planes + space.n_slots * n_matrices * space.matrix_bytes;
+    space.sums = space.x + plec_mm_aligned(n_staged * space.pitch * 2);
+    space.n_bytes = space.sums + plec_mm_aligned(n_staged * (space.pitch / 16) * 4);
+    return space;
+}
+
+/* Matrices of gate_up that one launch runs: both of a bank that has them apart in one format. */
+static inline uint32_t plec_mm_n_matrices(const struct plec_cuda_bank *bank,
+                                          enum plec_cuda_half side) {
+    return side == PLEC_CUDA_GATE_AND_UP && bank->fusion == PLEC_NOT_FUSED &&
+                   bank->operands[PLEC_GATE].rows != 0
+               ? 2
+               : 1;
+}
+
+template <class F>
+static uint64_t plec_mm_workspace(const struct plec_cuda_bank *bank, enum plec_operand_id id,
+                                  uint32_t n_tokens, uint32_t n_pairs) {
+    const uint32_t widths[] = {PLEC_MM_NARROW, PLEC_MM_WIDE};
+    uint64_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        uint32_t max_tiles = plec_cuda_max_tiles(n_pairs, bank->n_entries, widths[i]);
+        struct plec_mm_space space = plec_mm_space_of<F>(
+            bank, &bank->operands[id],
+            id == PLEC_DOWN ? 1 : plec_mm_n_matrices(bank, PLEC_CUDA_GATE_AND_UP),
+            id == PLEC_DOWN ? bank->intermediate_dim : bank->input_dim,
+            id == PLEC_DOWN ? n_pairs : n_tokens, max_tiles);
+        most = space.n_bytes > most ? space.n_bytes : most;
+    }
+    return most;
+}
+
+/* Weights and tokens in a launch's workspace. */
+static inline void plec_mm_place(struct plec_mm_args *mm, void *workspace,
+                                 const struct plec_mm_space *space) {
+    uint8_t *base = (uint8_t *)workspace;
+    mm->weights.slots = (uint32_t *)base;
+    mm->weights.planes = base + space->planes;
+    mm->weights.matrix_bytes = space->matrix_bytes;
+    mm->weights.slot_bytes = mm->weights.n_matrices * space->matrix_bytes;
+    mm->weights.n_slots = space->n_slots;
+    mm->tokens.x = (uint16_t *)(base + space->x);
+    mm->tokens.sums = (float *)(base + space->sums);
+    mm->tokens.pitch = space->pitch;
+}
+
+template <class F, int NT>
+static int plec_mm_launch_product(const struct plec_mm_args *mm, cudaStream_t stream) {
+    typedef plec_mm_shape<F, NT> S;
+    uint32_t channels = mm->kind == PLEC_MM_GATE_AND_UP ? S::ROWS / 2 : S::ROWS;
+    uint64_t n =
+        (uint64_t)mm->rows.max_tiles * ((mm->n_channels + channels - 1) / channels) * mm->n_splits;
+    if (n > mm->rows.n_blocks) n = mm->rows.n_blocks;
+    cudaError_t status = cudaFuncSetAttribute(
+        (const void *)mm_sync<F, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES);
+    if (status != cudaSuccess) return (int)status;
+    return (int)PLEC_LAUNCH((mm_sync<F, NT>), dim3((unsigned)(n < 1 ? 1 : n)), dim3(S::THREADS),
+                            S::BYTES, stream, *mm);
+}
+
+template <class F>
+static int plec_mm_launch(const struct plec_mm_args *mm, const struct plec_mm_stage_args *stage,
+                          cudaStream_t stream) {
+    struct plec_mm_split_args split = {mm->bank.table, mm->rows, mm->weights};
+    int status = plec_mm_launch_split<F>(&split, stream);
+    if (status == 0) status = plec_mm_launch_stage(stage, stream);
+    if (status != 0) return status;
+    return mm->rows.width == PLEC_MM_NARROW ? plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream)
+                                            : plec_mm_launch_product<F, PLEC_MM_WIDE>(mm, stream);
+}
+
+template <class F>
+static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream_t stream) {
+    const struct plec_cuda_bank *bank = &args->bank;
+    bool has_gate = bank->operands[PLEC_GATE].rows != 0;
+    bool gate_first =
+        args->half == PLEC_CUDA_GATE_ALONE || (args->half == PLEC_CUDA_GATE_AND_UP && has_gate);
+    int id = gate_first ? PLEC_GATE : PLEC_UP;
+    uint32_t n_tokens = args->rows.n_pairs / args->rows.n_slots;
+    struct plec_mm_args mm = {};
+    mm.bank = *bank, mm.rows = args->rows;
+    mm.kind = args->half == PLEC_CUDA_GATE_ALONE             ? PLEC_MM_GATE
+              : args->half == PLEC_CUDA_UP_LAST || !has_gate ? PLEC_MM_UP
+                                                             : PLEC_MM_GATE_AND_UP;
+    mm.n_channels = bank->intermediate_dim, mm.n_splits = 1;
+    mm.weights.n_matrices = plec_mm_n_matrices(bank, args->half);
+    mm.weights.rows = bank->operands[id].rows, mm.weights.cols = bank->operands[id].cols;
+    mm.weights.n_valid = mm.tokens.n_cols = bank->input_dim;
+    mm.weights.operands[0] = id, mm.weights.operands[1] = PLEC_UP;
+    struct plec_mm_space space =
+        plec_mm_space_of<F>(bank, &bank->operands[id], mm.weights.n_matrices, bank->input_dim,
+                            n_tokens, args->rows.max_tiles);
+    plec_mm_place(&mm, args->workspace, &space);
+    mm.tokens.row = args->rows.row_token;
+    mm.input_weights = args->input_weights, mm.token_scale = args->token_scale;
+    mm.gate_product = args->gate_product;
+    mm.act = args->act, mm.act_f32 = args->act_f32, mm.act_cols = args->act_cols;
+    struct plec_mm_stage_args stage = {};
+    stage.to = mm.tokens, stage.how = plec_mm_staging_of<F>();
+    stage.from = args->x, stage.from_pitch = bank->input_dim;
+    stage.n_rows = n_tokens, stage.rows.n_blocks = args->rows.n_blocks;
+    return plec_mm_launch<F>(&mm, &stage, stream);
+}
+
+template <class F>
+static int plec_mm_down(const struct plec_cuda_down_args *args, cudaStream_t stream) {
+    const struct plec_cuda_bank *bank = &args->bank;
+    const struct plec_operand *down = &bank->operands[PLEC_DOWN];
+    struct plec_mm_args mm = {};
+    mm.bank = *bank, mm.rows = args->rows, mm.kind = PLEC_MM_DOWN;
+    mm.n_channels = bank->output_dim, mm.n_splits = args->n_splits;
+    mm.weights.n_matrices = 1;
+    mm.weights.rows = down->rows, mm.weights.cols = down->cols;
+    mm.weights.n_valid = mm.tokens.n_cols = bank->intermediate_dim;
+    mm.weights.operands[0] = PLEC_DOWN;
+    struct plec_mm_space space = plec_mm_space_of<F>(bank, down, 1, bank->intermediate_dim,
+                                                     args->rows.n_pairs, args->rows.max_tiles);
+    plec_mm_place(&mm, args->workspace, &space);
+    mm.out = args->out;
+    struct plec_mm_stage_args stage = {};
+    stage.to = mm.tokens, stage.how = plec_mm_staging_of<F>();
+    stage.from = args->act, stage.from_bf16 = !args->act_f32, stage.from_pitch = args->act_cols;
+    stage.rows = args->rows;
+    return plec_mm_launch<F>(&mm, &stage, stream);
+}
+
+/* Splits of down: enough blocks for a few experts to fill a large device, of at least four steps
+ * each. Of the shape alone. */
+template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t cols) {
+    uint32_t n_blocks = rows / 64 + (rows % 64 != 0), n_steps = cols / F::k_step, splits = 1;
+    while (splits < 8 && n_blocks * splits < 66 && n_steps / (2 * splits) >= 4)
+        splits *= 2;
+    return splits;
+}
+
+#define PLEC_MM_GEMM(tag, name)                                                                    \
+    extern "C" const struct plec_cuda_gemm plec_cuda_mm_sync_##name = {                            \
+        "mm_sync",                                                                                 \
+        tag,                                                                                       \
+        PLEC_CUDA_MM_SYNC,                                                                         \
+        80,                                                                                        \
+        false,                                                                                     \
+        2,                                                                                         \
+        {{1, PLEC_MM_NARROW, PLEC_MM_NARROW},                                                      \
+         {PLEC_MM_NARROW + 1, UINT32_MAX, PLEC_MM_WIDE},                                           \
+         {0, 0, 0}},                                                                               \
+        plec_mm_gate_up<plec_fragment_##name>,                                                     \
+        plec_mm_down<plec_fragment_##name>,                                                        \
+        NULL,                                                                                      \
+        plec_mm_down_splits<plec_fragment_##name>,                                                 \
+        NULL,                                                                                      \
+        plec_mm_workspace<plec_fragment_##name>};
+
+#endif

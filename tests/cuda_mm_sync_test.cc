@@ -1,0 +1,188 @@
+// The mm_sync kernels of every format against the reference that rounds where they do.
+#include "tests/support/mm_cases.h"
+
+namespace {
+
+using namespace plec_test;
+
+const enum plec_fusion FUSIONS[] = {PLEC_NOT_FUSED, PLEC_FUSED_GATE_FIRST, PLEC_FUSED_UP_FIRST,
+                                    PLEC_FUSED_INTERLEAVED};
+
+TEST(CudaMmSync, IsWhatEveryFormatItNamesRunsOn) {
+    CudaDevice cuda;
+    for (uint16_t format : MM_FORMATS)
+        EXPECT_STREQ(plec_device_kernel_name(cuda.device, format), "mm_sync")
+            << plec_format_find(format)->name;
+}
+
+/* Every format with every layout, every activation with every layout; sizes that are no multiple of
+ * a tile, biases, scales, weights on the input and accumulation in turn. */
+class CudaMmSyncFormats : public testing::TestWithParam<size_t> {};
+
+TEST_P(CudaMmSyncFormats, EqualsTheReferenceInEveryLayout) {
+    size_t f = GetParam();
+    int format = MM_FORMATS[f];
+    for (size_t layout = 0; layout < 4; layout++) {
+        size_t turn = f + layout * 7;
+        BankSpec spec =
+            mm_spec(format, format, format, turn % 3 == 0 ? 96 : 32, turn % 2 ? 40 : 96);
+        spec.fusion = FUSIONS[layout];
+        spec.maths = biting_maths(static_cast<int>((f + 2 * layout) % PLEC_N_ACTIVATIONS));
+        spec.bias = turn % 2 ? PLEC_FORMAT_F32 : turn % 5 == 0 ? PLEC_FORMAT_BF16 : -1;
+        spec.scales = turn % 3 == 1;
+        spec.n_entries = 3;
+        Bank bank(spec);
+        Step step = make_step(bank.get(), layout == 1 ? 11 : 3, 2, static_cast<uint32_t>(turn));
+        step.weight_on_input = turn % 4 == 3;
+        if (turn % 4 == 2) step.y = Random(5).normals(size_t(step.n_tokens) * spec.output_dim);
+        SCOPED_TRACE("layout " + std::to_string(layout));
+        expect_case(spec, step);
+    }
+}
+
+TEST_P(CudaMmSyncFormats, TakesLongRowsInSteps) {
+    int format = MM_FORMATS[GetParam()];
+    BankSpec spec = mm_spec(format, format, format, 32, 32);
+    spec.input_dim = whole_blocks(format, 1184);
+    spec.output_dim = 72, spec.intermediate_dim = 24;
+    spec.down_cols = whole_blocks(format, 24);
+    spec.n_entries = 2;
+    expect_case(spec, 3, 1);
+}
+
+std::string mm_name(const testing::TestParamInfo<size_t> &test) {
+    return plec_format_find(MM_FORMATS[test.param])->name;
+}
+INSTANTIATE_TEST_SUITE_P(, CudaMmSyncFormats, testing::Range<size_t>(0, N_MM_FORMATS), mm_name);
+
+/* Rows per expert: none, one, a tile less one, a tile, more; narrow and wide tiles beside each
+ * other. */
+Step step_with_rows(const struct plec_bank *bank, const std::vector<uint32_t> &rows) {
+    Step step = make_step(bank, 0, 1, 3);
+    for (size_t e = 0; e < rows.size(); e++)
+        for (uint32_t i = 0; i < rows[e]; i++)
+            step.ids.push_back(static_cast<int32_t>(e));
+    std::mt19937 shuffle(1);
+    std::shuffle(step.ids.begin(), step.ids.end(), shuffle);
+    step.n_tokens = static_cast<uint32_t>(step.ids.size());
+    step.x = Random(8).normals(size_t(step.n_tokens) * bank->input_dim);
+    step.weights.assign(step.ids.size(), 1.0f);
+    return step;
+}
+
+TEST(CudaMmSync, TakesAnyNumberOfRowsOfAnExpert) {
+    for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_GGUF_Q2_K, PLEC_FORMAT_F16}) {
+        BankSpec spec = mm_spec(format, format, format, 32, 40);
+        spec.n_entries = 9;
+        Bank bank(spec);
+        SCOPED_TRACE(plec_format_find(format)->name);
+        expect_case(spec, step_with_rows(bank.get(), {0, 1, 7, 8, 9, 31, 33, 0, 65}));
+    }
+}
+
+TEST(CudaMmSync, LetsGateUpAndDownDifferInFormat) {
+    expect_case(mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q6_K, PLEC_FORMAT_Q8_0, 256, 96), 3, 2);
+    expect_case(mm_spec(PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4, PLEC_FORMAT_BF16, 96, 96), 10, 2);
+    expect_case(mm_spec(PLEC_FORMAT_F32, PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP8, 96, 64), 3, 2);
+    expect_case(mm_spec(PLEC_FORMAT_GGUF_Q5_0, PLEC_FORMAT_BF16, PLEC_FORMAT_F32, 64, 96), 3, 2);
+}
+
+TEST(CudaMmSync, WorksWithoutAGate) {
+    for (int activation : {PLEC_RELU_SQR, PLEC_GELU_ERF, PLEC_SILU}) {
+        BankSpec spec = mm_spec(-1, PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q4_0, 64, 96);
+        spec.maths = biting_maths(activation);
+        spec.bias = PLEC_FORMAT_F16;
+        expect_case(spec, 4, 2);
+    }
+}
+
+/* A token's output does not depend on its neighbours, nor on the width of its tile. */
+TEST(CudaMmSync, GivesATokenTheSameBitsAloneAndAmongMany) {
+    for (uint16_t format : {PLEC_FORMAT_Q6_K, PLEC_FORMAT_MXFP4, PLEC_FORMAT_GGUF_Q5_1}) {
+        BankSpec spec = mm_spec(format, format, format, 256, 96);
+        spec.n_entries = 1;
+        CudaDevice cuda;
+        Bank bank(spec);
+        UploadedBank uploaded(&cuda, bank.get());
+        Step many = make_step(bank.get(), 21, 1, 7);
+        std::vector<float> all = run_with_canary(&cuda, uploaded.get(), many);
+        size_t in = spec.input_dim, out = spec.output_dim;
+        for (size_t t : {size_t(0), size_t(20)}) {
+            Step one = many;
+            one.n_tokens = 1;
+            one.ids = {many.ids[t]}, one.weights = {many.weights[t]};
+            one.x.assign(many.x.begin() + t * in, many.x.begin() + (t + 1) * in);
+            std::vector<float> alone = run_with_canary(&cuda, uploaded.get(), one);
+            EXPECT_EQ(memcmp(alone.data(), &all[t * out], out * sizeof(float)), 0) << t;
+        }
+    }
+}
+
+TEST(CudaMmSync, KeepsATokenOfNanToItself) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q8_0, 256, 64);
+    spec.n_entries = 2;
+    CudaDevice cuda;
+    Bank bank(spec);
+    UploadedBank uploaded(&cuda, bank.get());
+    Step step = make_step(bank.get(), 4, 2, 7);
+    std::vector<float> clean = run_with_canary(&cuda, uploaded.get(), step);
+    std::fill(step.x.begin() + 256, step.x.begin() + 512, NAN);
+    std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
+    for (size_t i = 0; i < got.size(); i++)
+        if (i / 256 == 1)
+            EXPECT_TRUE(std::isnan(got[i])) << i;
+        else
+            EXPECT_EQ(got[i], clean[i]) << i;
+}
+
+/* A scale byte of 255 is NaN: it spoils its own row, whatever the tokens hold. */
+TEST(CudaMmSync, MakesNanOfTheRowOfANanScale) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_MXFP4, 64, 64);
+    spec.n_entries = 1;
+    CudaDevice cuda;
+    Bank bank(spec);
+    UploadedBank uploaded(&cuda, bank.get());
+    struct plec_entry &entry = uploaded.entries()[0];
+    uint8_t nan_scale = 255;
+    cuda.copy(const_cast<uint8_t *>(entry.scales[PLEC_DOWN]) + 2 * 10 + 1, &nan_scale, 1);
+    cuda.sync();
+    std::vector<float> got = run_with_canary(&cuda, uploaded.get(), make_step(bank.get(), 2, 1, 7));
+    for (size_t i = 0; i < got.size(); i++)
+        EXPECT_EQ(std::isnan(got[i]), i % 64 == 10) << i;
+}
+
+/* Tokens from 2^-40 to 2^30 in one launch: what is staged has the range of bf16. */
+TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {
+    for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4}) {
+        BankSpec spec = mm_spec(format, format, format, 64, 64);
+        spec.n_entries = 1;
+        spec.maths = biting_maths(PLEC_RELU);
+        Bank bank(spec);
+        Step step = make_step(bank.get(), 3, 1, 7);
+        for (size_t i = 0; i < step.x.size(); i++)
+            step.x[i] = std::ldexp(step.x[i], i < 64 ? -15 : i < 128 ? 0 : 15);
+        CudaDevice cuda;
+        UploadedBank uploaded(&cuda, bank.get());
+        std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
+        expect_elements(got, reference_step(bank.get(), step, PLEC_REFERENCE_BF16), 64);
+    }
+}
+
+TEST(CudaMmSync, MakesInPartsWhatItMakesAtOnce) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_Q4_0, PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q6_K, 64, 256);
+    spec.n_entries = 5;
+    CudaDevice cuda;
+    Bank bank(spec);
+    UploadedBank uploaded(&cuda, bank.get());
+    Step step = make_step(bank.get(), 13, 2, 7);
+    std::vector<float> at_once = CudaLaunch(&cuda, uploaded.get(), step).run();
+    CudaLaunch parts(&cuda, uploaded.get(), step);
+    parts.phase(PLEC_EXPERTS_BEGIN);
+    parts.phase(PLEC_EXPERTS_PART, {3, 0});
+    parts.phase(PLEC_EXPERTS_PART, {4, 1, 2});
+    parts.phase(PLEC_EXPERTS_FINISH);
+    std::vector<float> got = parts.y();
+    EXPECT_EQ(memcmp(got.data(), at_once.data(), got.size() * sizeof got[0]), 0);
+}
+
+} // namespace

@@ -1,0 +1,114 @@
+/* mm_cases.h: launches of experts made of one or more formats, held to the reference element by
+ * element, with poisoned outputs and a canary behind them. For tests of the GEMM kernels. */
+#ifndef PLEC_TESTS_SUPPORT_MM_CASES_H
+#define PLEC_TESTS_SUPPORT_MM_CASES_H
+
+#include "tests/support/cuda_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace plec_test {
+
+const uint16_t MM_FORMATS[] = {
+    PLEC_FORMAT_BF16,        PLEC_FORMAT_F16,        PLEC_FORMAT_Q8_0,      PLEC_FORMAT_Q4_0,
+    PLEC_FORMAT_MXFP4,       PLEC_FORMAT_Q4_K,       PLEC_FORMAT_Q6_K,      PLEC_FORMAT_NVFP4,
+    PLEC_FORMAT_MXFP8,       PLEC_FORMAT_FP4_LARQL,  PLEC_FORMAT_GGUF_Q4_1, PLEC_FORMAT_GGUF_Q5_0,
+    PLEC_FORMAT_GGUF_Q5_1,   PLEC_FORMAT_GGUF_Q5_K,  PLEC_FORMAT_GGUF_Q2_K, PLEC_FORMAT_GGUF_Q3_K,
+    PLEC_FORMAT_GGUF_IQ4_NL, PLEC_FORMAT_GGUF_IQ4_XS};
+const size_t N_MM_FORMATS = sizeof MM_FORMATS / sizeof MM_FORMATS[0];
+
+inline uint32_t block_of(int format) {
+    return plec_format_find(static_cast<uint16_t>(format))->block_elems;
+}
+/* n up to whole blocks of a format. */
+inline uint32_t whole_blocks(int format, uint32_t n) {
+    uint32_t block = block_of(format);
+    return (n + block - 1) / block * block;
+}
+
+inline struct plec_expert_maths biting_maths(int activation) {
+    struct plec_expert_maths maths = {static_cast<enum plec_activation>(activation), 0, 0, 0, 0};
+    maths.limit = 0.4, maths.alpha = 1.702, maths.beta = 1.5, maths.linear_beta = 2.5;
+    return maths;
+}
+
+/* Dimensions as the formats' blocks allow; down gets padding columns when its block asks. */
+inline BankSpec mm_spec(int gate, int up, int down, uint32_t h, uint32_t n) {
+    BankSpec spec;
+    spec.gate = gate, spec.up = up, spec.down = down;
+    spec.input_dim = std::max(gate < 0 ? 0 : whole_blocks(gate, h), whole_blocks(up, h));
+    spec.intermediate_dim = n;
+    spec.down_cols = whole_blocks(down, n);
+    spec.output_dim = h;
+    return spec;
+}
+
+const double MM_CLOSE = 1e-7, MM_NEAR = 4e-5;
+enum { CANARY = 64 };
+
+/* What a launch gave, the canary's bytes checked. */
+inline std::vector<float> run_with_canary(CudaDevice *cuda, const struct plec_bank *bank,
+                                          const Step &step) {
+    CudaLaunch launch(cuda, bank, step);
+    size_t n = launch.n_values;
+    float *y = static_cast<float *>(cuda->poisoned((n + CANARY) * sizeof(float)));
+    if (!step.y.empty()) cuda->copy(y, step.y.data(), n * sizeof(float));
+    launch.args.y = y;
+    launch.phase(PLEC_EXPERTS_ALL);
+    std::vector<float> got = cuda->download(y, n + CANARY);
+    for (size_t i = n; i < n + CANARY; i++) {
+        uint32_t bits;
+        memcpy(&bits, &got[i], 4);
+        EXPECT_EQ(bits, 0xFFFFFFFFu) << "a value " << i - n << " behind the output";
+    }
+    got.resize(n);
+    return got;
+}
+
+/* No element further from the wanted one than a thirtieth of the token's own size: an output
+ * computed without one of its blocks is. */
+inline void expect_elements(const std::vector<float> &got, const std::vector<double> &wanted,
+                            size_t width) {
+    for (size_t t = 0; t < wanted.size() / width; t++) {
+        double size = 0;
+        for (size_t i = 0; i < width; i++)
+            size += wanted[t * width + i] * wanted[t * width + i];
+        size = std::sqrt(size / static_cast<double>(width));
+        for (size_t i = 0; i < width; i++) {
+            double off = std::fabs(got[t * width + i] - wanted[t * width + i]);
+            if (off <= 4e-3 * size) continue; /* a NaN is not */
+            ADD_FAILURE() << "token " << t << " output " << i << ": got " << got[t * width + i]
+                          << ", wanted " << wanted[t * width + i] << ", size " << size;
+            return;
+        }
+    }
+}
+
+inline void expect_right(const std::vector<float> &got, const struct plec_bank *bank,
+                         const Step &step) {
+    std::vector<double> wanted = reference_step(bank, step, PLEC_REFERENCE_BF16);
+    EXPECT_LT(nmse(got, wanted), MM_CLOSE);
+    EXPECT_LT(nmse(got, reference_step(bank, step)), MM_NEAR);
+    expect_elements(got, wanted, bank->output_dim);
+}
+
+/* A launch is right, twice the same, and leaves alone what is not its own. */
+inline void expect_case(const BankSpec &spec, const Step &step) {
+    CudaDevice cuda;
+    Bank bank(spec);
+    UploadedBank uploaded(&cuda, bank.get());
+    std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
+    expect_right(got, bank.get(), step);
+    std::vector<float> again = run_with_canary(&cuda, uploaded.get(), step);
+    EXPECT_EQ(memcmp(got.data(), again.data(), got.size() * sizeof got[0]), 0);
+}
+
+inline void expect_case(const BankSpec &spec, uint32_t n_tokens, uint32_t n_slots) {
+    Bank bank(spec); /* of its shape alone */
+    expect_case(spec, make_step(bank.get(), n_tokens, n_slots, 7));
+}
+
+} // namespace plec_test
+#endif
