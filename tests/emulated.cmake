@@ -44,3 +44,18 @@ target_compile_definitions(emu_run_test PRIVATE
 target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::gtest_main)
 add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
+
+# Where there is a toolkit: the constants of the stub headers are its own.
+if(PLEC_HAVE_CUDA)
+  set(assertions "#include <cuda.h>\n#include <cuda_runtime.h>\n")
+  foreach(header cuda.h cuda_runtime_api.h)
+    file(STRINGS emu/stub/${header} lines REGEX "^    (cuda|CU_?)[A-Za-z0-9_]+ = [0-9]+,?$")
+    foreach(line ${lines})
+      string(REGEX REPLACE "^ *([A-Za-z0-9_]+) = ([0-9]+),?$" "static_assert((int)\\1 == \\2, \"\\1\");\n"
+        assertion "${line}")
+      string(APPEND assertions "${assertion}")
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT stub_values.cu CONTENT "${assertions}")
+  add_library(emu_stub_values OBJECT ${CMAKE_CURRENT_BINARY_DIR}/stub_values.cu)
+endif()

@@ -1,53 +1,74 @@
-// instructions.h -- emulated PTX instructions; ptx.cuh calls these where nvcc would see inline asm.
-#pragma once
-#include <cstdint>
+/* instructions.h: the PTX instructions of device/cuda/ptx.cuh, whose wrappers call these in place
+ * of inline assembly. Shared memory is named by 32-bit addresses. */
+#ifndef PLEC_TESTS_EMU_INSTRUCTIONS_H
+#define PLEC_TESTS_EMU_INSTRUCTIONS_H
+
+#include "tests/emu/core.h"
+
 namespace plec_emu {
-void ldmatrix(unsigned *r, int n, bool trans, unsigned saddr, const char *f, int l);
-void stmatrix(const unsigned *r, int n, bool trans, unsigned saddr, const char *f, int l);
-void mma_bf16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *f, int l);
-void mma_f16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *f, int l);
-void mma_s8(int *d, const unsigned *a, unsigned b0, unsigned b1, const char *f, int l);
-void mbarrier_init_fence(const char *f, int l);
-// one access of its own size (g++ splits struct copies)
-typedef unsigned vector_16 __attribute__((vector_size(16), may_alias));
-typedef unsigned long long vector_8 __attribute__((may_alias));
-template <class T> inline T load(const void *p, const char *, int) {
-    T r;
-    if constexpr (sizeof(T) == 16) {
-        vector_16 v = *(const vector_16 *)p;
-        __builtin_memcpy(&r, &v, 16);
-    } else {
-        vector_8 v = *(const vector_8 *)p;
-        __builtin_memcpy(&r, &v, 8);
-    }
-    return r;
+
+/* One access of its own size, which a struct's copy is not in every compiler. */
+typedef unsigned Vector16 __attribute__((vector_size(16), may_alias));
+typedef unsigned long long Vector8 __attribute__((may_alias));
+template <class T> struct VectorOf;
+template <> struct VectorOf<uint4> { typedef Vector16 type; };
+template <> struct VectorOf<uint2> { typedef Vector8 type; };
+
+template <class T> inline T load(const void *from, const char *, int) {
+    T value;
+    typename VectorOf<T>::type whole = *(const typename VectorOf<T>::type *)from;
+    __builtin_memcpy(&value, &whole, sizeof(value));
+    return value;
 }
-template <class T> inline void store(void *p, T value, const char *, int) {
-    if constexpr (sizeof(T) == 16) {
-        vector_16 v;
-        __builtin_memcpy(&v, &value, 16);
-        *(vector_16 *)p = v;
-    } else {
-        vector_8 v;
-        __builtin_memcpy(&v, &value, 8);
-        *(vector_8 *)p = v;
-    }
+
+template <class T> inline void store(void *to, T value, const char *, int) {
+    typename VectorOf<T>::type whole;
+    __builtin_memcpy(&whole, &value, sizeof(value));
+    *(typename VectorOf<T>::type *)to = whole;
 }
-void copy_async(unsigned saddr, const void *g, int bytes, int src_bytes, const char *f, int l);
-void copy_async_commit(const char *f, int l);
-void copy_async_wait(int n, const char *f, int l);
-void mbarrier_init(unsigned saddr, unsigned count, const char *f, int l);
-void mbarrier_inval(unsigned saddr, const char *f, int l);
-void mbarrier_arrive(unsigned saddr, unsigned tx_bytes, const char *f, int l);
-void mbarrier_wait(unsigned saddr, unsigned parity, const char *f, int l);
-void bulk_load(unsigned dst, const void *src, unsigned bytes, unsigned mbar, const char *f, int l);
-void tensor_load_2d(unsigned dst, const void *tmap, int x, int y, unsigned mbar, const char *f,
-                    int l);
-void fence_proxy_async(const char *f, int l);
-void wgmma_fence(const char *f, int l);
-void wgmma_commit(const char *f, int l);
-void wgmma_wait(int n, const char *f, int l);
-void wgmma_ss(int N, float *d, uint64_t descA, uint64_t descB, int scale_d, const char *f, int l);
-uint32_t load_acquire(const uint32_t *p, const char *f, int l);
-void store_release(uint32_t *p, uint32_t v, const char *f, int l);
+
+/* ---- cp.async -------------------------------------------------------------------------------- */
+void copy_async(unsigned to, const void *from, int n_bytes, int n_there, const char *file,
+                int line);
+void copy_async_commit(const char *file, int line);
+void copy_async_wait(int n_under_way, const char *file, int line);
+
+/* ---- ldmatrix, stmatrix, mma.sync ------------------------------------------------------------ */
+void ldmatrix(unsigned *r, int n, bool transposed, unsigned row, const char *file, int line);
+void stmatrix(const unsigned *r, int n, bool transposed, unsigned row, const char *file, int line);
+void mma_bf16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line);
+void mma_f16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line);
+void mma_s8(int *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line);
+
+/* ---- between blocks and grids ---------------------------------------------------------------- */
+uint32_t load_acquire(const uint32_t *from, const char *file, int line);
+void store_release(uint32_t *to, uint32_t value, const char *file, int line);
+void grid_wait(const char *file, int line);
+void grid_launch_dependents(const char *file, int line);
+
+/* ---- mbarrier, bulk copies ------------------------------------------------------------------- */
+void mbarrier_init(unsigned barrier, unsigned count, const char *file, int line);
+void mbarrier_init_fence(const char *file, int line);
+void mbarrier_invalidate(unsigned barrier, const char *file, int line);
+void mbarrier_arrive(unsigned barrier, unsigned expected_bytes, const char *file, int line);
+bool mbarrier_test(unsigned barrier, unsigned parity, const char *file, int line);
+void mbarrier_wait(unsigned barrier, unsigned parity, const char *file, int line);
+void bulk_load(unsigned to, const void *from, unsigned n_bytes, unsigned barrier, const char *file,
+               int line);
+void tensor_load_2d(unsigned to, const void *map, int x, int y, unsigned barrier, const char *file,
+                    int line);
+void fence_proxy_async(const char *file, int line);
+
+/* ---- wgmma: m64, k16, both operands K-major -------------------------------------------------- */
+enum WgmmaKind { WGMMA_BF16, WGMMA_F16 };
+void wgmma_fence(const char *file, int line);
+void wgmma_commit(const char *file, int line);
+void wgmma_wait(int n_under_way, const char *file, int line);
+void wgmma_shared(WgmmaKind kind, int n, float *d, uint64_t a, uint64_t b, int scale_d,
+                  const char *file, int line);
+void wgmma_registers(WgmmaKind kind, int n, float *d, const unsigned *a, uint64_t b, int scale_d,
+                     const char *file, int line);
+
 } // namespace plec_emu
+
+#endif

@@ -1,29 +1,40 @@
-#pragma once
-#define PLEC_EMU_V(T, n, al)                                                                       \
-    struct alignas(al) n##2 {                                                                      \
-        T x, y;                                                                                    \
+/* vector_types.h: small vectors and dim3, C++ only. A subset of the toolkit's header of this name,
+ * for the emulation. */
+#ifndef PLEC_TESTS_EMU_STUB_VECTOR_TYPES_H
+#define PLEC_TESTS_EMU_STUB_VECTOR_TYPES_H
+
+#define PLEC_VECTORS(type, name, alignment)                                                        \
+    struct alignas(alignment) name##2 {                                                            \
+        type x, y;                                                                                 \
     };                                                                                             \
-    struct alignas(al * 2) n##4 {                                                                  \
-        T x, y, z, w;                                                                              \
+    struct name##3 {                                                                               \
+        type x, y, z;                                                                              \
     };                                                                                             \
-    struct n##3 {                                                                                  \
-        T x, y, z;                                                                                 \
+    struct alignas(2 * alignment) name##4 {                                                        \
+        type x, y, z, w;                                                                           \
     };                                                                                             \
-    static inline n##2 make_##n##2(T x, T y) {                                                     \
-        return n##2 {x, y};                                                                        \
+    static inline name##2 make_##name##2(type x, type y) {                                         \
+        return name##2 {x, y};                                                                     \
     }                                                                                              \
-    static inline n##4 make_##n##4(T x, T y, T z, T w) {                                           \
-        return n##4 {x, y, z, w};                                                                  \
+    static inline name##4 make_##name##4(type x, type y, type z, type w) {                         \
+        return name##4 {x, y, z, w};                                                               \
     }
-PLEC_EMU_V(float, float, 8)
-PLEC_EMU_V(int, int, 8)
-PLEC_EMU_V(unsigned, uint, 8)
-PLEC_EMU_V(short, short, 4)
-PLEC_EMU_V(unsigned short, ushort, 4) PLEC_EMU_V(signed char, char, 2)
-    PLEC_EMU_V(unsigned char, uchar, 2) struct alignas(16) double2 {
+PLEC_VECTORS(signed char, char, 2)
+PLEC_VECTORS(unsigned char, uchar, 2)
+PLEC_VECTORS(short, short, 4)
+PLEC_VECTORS(unsigned short, ushort, 4)
+PLEC_VECTORS(int, int, 8)
+PLEC_VECTORS(unsigned, uint, 8)
+PLEC_VECTORS(float, float, 8)
+#undef PLEC_VECTORS
+
+struct alignas(16) double2 {
     double x, y;
 };
+
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+    constexpr dim3(unsigned nx = 1, unsigned ny = 1, unsigned nz = 1) : x(nx), y(ny), z(nz) {}
 };
+
+#endif
