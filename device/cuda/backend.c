@@ -90,6 +90,7 @@ static enum plec_status cuda_open(struct plec_device **out,
     device->base.backend = &plec_cuda_backend;
     device->n_calls =
         in_range(options->queue_capacity, PLEC_CUDA_CALLS_DEFAULT, PLEC_CUDA_CALLS_MAX);
+    device->probe = options->probe;
     device->most_rung = options->plain_c ? PLEC_CUDA_PLAIN : INT32_MAX;
     pthread_mutex_init(&device->mutex, NULL);
     status = plec_cuda_enter(device, err);

@@ -56,6 +56,7 @@ struct plec_cuda_device {
     uint64_t memory_bytes;
     int32_t numa_node;
     char name[96];
+    struct plec_device_probe probe; /* told on the threads that enqueue */
     atomic_uint n_open;             /* streams open */
     pthread_mutex_t mutex;          /* over the tables */
     struct plec_cuda_entry *rows;   /* [PLEC_CUDA_TABLE_ROWS_MAX] device */

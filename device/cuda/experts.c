@@ -262,7 +262,13 @@ static void down(struct plec_cuda_run *run) {
     }
 }
 
+static void mark(const struct plec_cuda_run *run, enum plec_device_work work, bool ends) {
+    const struct plec_device_probe *probe = &run->launch.stream->device->probe;
+    if (probe->mark != NULL) probe->mark(probe->user, work, ends);
+}
+
 static void run_tiles(struct plec_cuda_run *run) {
+    mark(run, PLEC_WORK_GATE_UP, false);
     if (run->choice.apart) {
         gate_up(run, PLEC_GATE, PLEC_CUDA_GATE_ALONE);
         gate_up(run, PLEC_UP, PLEC_CUDA_UP_LAST);
@@ -270,7 +276,10 @@ static void run_tiles(struct plec_cuda_run *run) {
         gate_up(run, run->choice.gemms[PLEC_UP] != NULL ? PLEC_UP : PLEC_GATE,
                 PLEC_CUDA_GATE_AND_UP);
     }
+    mark(run, PLEC_WORK_GATE_UP, true);
+    mark(run, PLEC_WORK_DOWN, false);
     down(run);
+    mark(run, PLEC_WORK_DOWN, true);
 }
 
 static void take_part(struct plec_cuda_run *run) {
