@@ -26,7 +26,7 @@ class Machine {
     }
     // Everything a build needs, found without dpkg.
     void add_build_tools() {
-        for (const char *tool : {"cc", "c++", "make", "pkg-config"})
+        for (const char *tool : {"cc", "c++", "make", "pkg-config", "sqlite3"})
             add(tool, "exit 0");
         add("cmake", "echo cmake version 3.25.1");
     }

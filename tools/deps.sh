@@ -44,6 +44,7 @@ need libssl-dev library libcrypto
 need liburing-dev library 'liburing >= 2.2'
 need libhwloc-dev library 'hwloc >= 2.0'
 need libgtest-dev library gtest
+need sqlite3 have sqlite3
 if [ "${1:-}" = --ci ]; then
     need clang have clang
     need libclang-rt-dev fuzzers_link
