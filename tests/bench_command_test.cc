@@ -1,6 +1,7 @@
 /* `plectrum bench` as scripts see it: what it counts, what it refuses, the files it writes. Times
  * are whatever they are. */
 #include "tests/support/stream_model.h"
+#include "tests/support/trace_json.h"
 
 #include <fstream>
 #include <sstream>
@@ -242,7 +243,9 @@ TEST(BenchCommand, DrawsFirstTokenDecodeAndPrefill) {
     StreamModel model;
     TempDir dir;
     std::string path = dir.path("out.svg");
-    ToolResult result = bench(model.path(), {"--plot", path, "--device-budget", "64KiB"});
+    std::string trace = dir.path("out.json");
+    ToolResult result =
+        bench(model.path(), {"--plot", path, "--trace", trace, "--device-budget", "64KiB"});
     ASSERT_EQ(result.exit_status, 0) << result.err;
     std::string svg = read_text(path);
     for (const char *part : {"first token, 1 token a step", "the last 4 steps of decode, 2 tokens",
@@ -250,6 +253,11 @@ TEST(BenchCommand, DrawsFirstTokenDecodeAndPrefill) {
                              "wait for experts", "layers"})
         EXPECT_NE(svg.find(part), std::string::npos) << part;
     EXPECT_NE(result.out.find("picture   " + path), std::string::npos) << result.out;
+    /* 1 + 3 rows of (1 + 4) steps through 2 layers. */
+    TraceFile file(trace);
+    EXPECT_EQ(file.n_slices["request"], 16u);
+    EXPECT_EQ(file.n_slices["moe.layer"], 32u);
+    EXPECT_EQ(file.n_slices["steady"], 1u);
 }
 
 TEST(BenchCommand, TellsAPersonTheSame) {

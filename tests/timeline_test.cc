@@ -184,11 +184,14 @@ TEST(Timeline, CountsExpertsByWhereTheyWere) {
     Recording r;
     r.hand_out(1 * MS, 0xFF, 0x0F, 0x31); /* 4 in slots; of the rest 2 in frames */
     r.hand_out(2 * MS, 0x3, 0, 0);
+    r.move(PLEC_TRACE_READ, 1, 0, 2 * MS, 2048);
     r.range(PLEC_TRACE_LAYER, 0, 4 * MS, 0);
     std::string svg = r.draw();
     expect_well_formed(svg);
-    EXPECT_NE(svg.find("10 experts, 4 from slots (40%), 2 from frames, 4 from files"),
-              std::string::npos)
+    EXPECT_NE(
+        svg.find(">4.00 ms: 10 experts, 4 from slots (40%), 2 from frames, 4 from files; 2.0 KiB "
+                 "read (disk busy 50%), 0 bytes copied (0%); waiting 0%, idle 0%<"),
+        std::string::npos)
         << svg;
     EXPECT_NE(svg.find("<title>2 in a frame</title>"), std::string::npos);
     /* In a panel that begins later, the first are left out. */

@@ -62,6 +62,30 @@ TEST(TracingCommand, TheFileAgreesWithTheJsonOfTheRun) {
     EXPECT_NE(json_object_get(file.other(), "device"), nullptr);
 }
 
+TEST(TracingCommand, ThePictureAgreesWithTheJsonOfTheRun) {
+    TempDir dir;
+    std::string path = dir.path("run.svg");
+    ToolResult result = run_tool(run_args({"--random", "9", "--device-budget", "16KiB", "--extent",
+                                           "4", "--speculate", "off", "--plot", path, "--json"}));
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    EXPECT_NE(result.err.find("picture: " + path), std::string::npos) << result.err;
+    Json said(result.out.c_str());
+    json_t *stream = json_object_get(said.get(), "stream");
+    auto count = [&](const char *name) {
+        return std::to_string(json_integer_value(json_object_get(stream, name)));
+    };
+    std::string svg = read_text(path);
+    EXPECT_NE(
+        svg.find(" " + count("experts") + " experts, " + count("device_hits") + " from slots ("),
+        std::string::npos)
+        << svg;
+    EXPECT_NE(svg.find(" " + count("host_hits") + " from frames, " + count("disk_misses") +
+                       " from files; "),
+              std::string::npos);
+    for (const char *part : {"the whole run", ">layers<", ">disk reads<", ">wait for experts<"})
+        EXPECT_NE(svg.find(part), std::string::npos) << part;
+}
+
 TEST(TracingCommand, WithoutStreamingThereAreLayersAlone) {
     TempDir dir;
     std::string path = dir.path("trace.json");

@@ -22,9 +22,10 @@ static const struct plec_cli_command command = {
     .synopsis = "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
                 "    [--warmup N] [--routing random|router|TRACE] [--seed S] [--device NAME]\n"
                 "    [--threads N] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
-                "    [--plot out.svg] [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
+                "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
                 "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
-                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]",
+                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
+                "    [--trace out.json] [--plot out.svg] [--nvtx LEVEL]",
     .description =
         "Runs steps of T tokens through every layer with experts to choose from, or through one, "
         "and prints medians: tokens a second, GB/s of the weights that a step uses (each expert "
@@ -59,7 +60,8 @@ enum { PANELS = 3 };
 /* Everything of one run. */
 struct bench {
     struct plec_bench_options o;
-    struct plec_tracer *tracer;
+    struct plec_tracing *tracing;
+    struct plec_tracer *tracer; /* its; or NULL */
     struct plec_bench_work work;
     struct plec_bench_row rows[1 + 2 * PLEC_BENCH_LIST_MAX];
     uint32_t n_rows;
@@ -109,6 +111,9 @@ static int check_options(struct plec_bench_options *o) {
     if (strcmp(o->routing_word, "router") == 0) o->routing = PLEC_BENCH_ROUTER;
     if (o->routing == PLEC_BENCH_RECORDED) o->n_decode = o->n_prefill = 0;
     int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
+    if (leave == PLEC_CLI_GO_ON)
+        leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
+    o->tracing.own_picture = true;
     return leave != PLEC_CLI_GO_ON ? leave : plec_cli_device(&o->device, &command, o->device_name);
 }
 
@@ -137,7 +142,6 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
         {"record", PLEC_CLI_TEXT, &o->record, NULL, "FILE",
          "Write the routing of all steps here, for `plectrum trace replay` and --routing."},
         {"csv", PLEC_CLI_TEXT, &o->csv, NULL, "FILE", "Write the rows here."},
-        {"plot", PLEC_CLI_TEXT, &o->plot, NULL, "FILE", "Draw what happened when, as SVG."},
         {"profile", PLEC_CLI_TEXT, &o->profile, NULL, "NAME",
          "The profile of the container's index that says which variants to read."},
         {"as", PLEC_CLI_TEXT, &o->architecture, NULL, "ARCH",
@@ -146,9 +150,11 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
          "Values a GGUF file does not say: gating=sigmoid,norm=1."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
-    struct plec_cli_option options[sizeof own / sizeof own[0] + PLEC_STREAM_CLI_OPTIONS];
+    enum { N_OWN = sizeof own / sizeof own[0] };
+    struct plec_cli_option options[N_OWN + PLEC_STREAM_CLI_OPTIONS + PLEC_TRACING_CLI_OPTIONS];
     memcpy(options, own, sizeof own);
-    plec_stream_cli_options(options + sizeof own / sizeof own[0], &o->words);
+    plec_stream_cli_options(options + N_OWN, &o->words);
+    plec_tracing_cli_options(options + N_OWN + PLEC_STREAM_CLI_OPTIONS, &o->tracing_words);
     struct plec_cli cli = {
         .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
     int leave = plec_cli_parse(&cli, argc, argv);
@@ -190,7 +196,7 @@ static uint64_t now_ns(void) {
 /* Keeps what happened since from_ns for the picture, in place of an earlier panel of the phase. */
 static enum plec_status keep_panel(struct bench *bench, const struct plec_bench_row *row,
                                    uint64_t from_ns, uint32_t n_steps, struct plec_error *err) {
-    if (bench->o.plot == NULL) return PLEC_OK;
+    if (bench->o.tracing.plot == NULL) return PLEC_OK;
     int i = (int)row->phase;
     char steps[32] = "";
     if (n_steps > 1) snprintf(steps, sizeof steps, "the last %u steps of ", n_steps);
@@ -211,7 +217,7 @@ static enum plec_status keep_panel(struct bench *bench, const struct plec_bench_
 }
 
 static enum plec_status draw(struct bench *bench, struct plec_error *err) {
-    if (bench->o.plot == NULL) return PLEC_OK;
+    if (bench->o.tracing.plot == NULL) return PLEC_OK;
     struct plec_timeline_panel panels[PANELS];
     size_t n = 0;
     for (int i = 0; i < PANELS; i++)
@@ -220,7 +226,7 @@ static enum plec_status draw(struct bench *bench, struct plec_error *err) {
     snprintf(title, sizeof title, "%s on %s", bench->o.path,
              plec_runner_device_name(bench->work.runner));
     const struct plec_timeline_args args = {title, panels, n};
-    return plec_timeline_write(bench->o.plot, &args, err);
+    return plec_timeline_write(bench->o.tracing.plot, &args, err);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -408,12 +414,13 @@ static enum plec_status run_all(struct bench *bench, struct plec_error *err) {
 /* --- the command ----------------------------------------------------------------------------- */
 
 static enum plec_status execute(struct bench *bench, struct plec_error *err) {
-    const struct plec_tracer_options options = {.record = bench->o.plot != NULL};
-    enum plec_status status = PLEC_OK;
-    if (options.record) status = plec_tracer_open(&bench->tracer, &options, err);
-    if (status == PLEC_OK)
-        status = plec_bench_work_open(&bench->work, &bench->o, bench->tracer, err);
+    enum plec_status status =
+        plec_tracing_open(&bench->tracing, &bench->o.tracing, bench->o.path, err);
     if (status != PLEC_OK) return status;
+    bench->tracer = plec_tracing_tracer(bench->tracing);
+    status = plec_bench_work_open(&bench->work, &bench->o, bench->tracer, err);
+    if (status != PLEC_OK) return status;
+    plec_tracing_name_device(bench->tracing, plec_runner_device_name(bench->work.runner));
     open_gauge(bench);
     status = run_all(bench, err);
     if (status == PLEC_OK && bench->o.record != NULL)
@@ -436,14 +443,15 @@ static int report(const struct bench *bench) {
     return PLEC_EXIT_OK;
 }
 
-static void close_bench(struct bench *bench) {
+/* The trace is closed after the runner: what that had begun has ended. */
+static enum plec_status close_bench(struct bench *bench, struct plec_error *err) {
     for (uint32_t i = 0; i < bench->n_rows; i++)
         free(bench->rows[i].seconds);
     for (int i = 0; i < PANELS; i++)
         plec_tracer_snapshot_close(&bench->snapshots[i]);
     plec_bench_work_close(&bench->work);
     plec_device_close(bench->gauge);
-    plec_tracer_close(bench->tracer);
+    return plec_tracing_close(bench->tracing, err);
 }
 
 int plec_command_bench(int argc, char **argv) {
@@ -460,7 +468,10 @@ int plec_command_bench(int argc, char **argv) {
         else
             leave = plec_cli_error(&err);
         if (leave == PLEC_EXIT_INPUT && strcmp(err.name, "ZeroNorm") == 0) leave = PLEC_EXIT_FOUND;
-        close_bench(bench);
+        if (close_bench(bench, &err) != PLEC_OK) {
+            int failed = plec_cli_error(&err);
+            if (leave == PLEC_EXIT_OK) leave = failed;
+        }
     }
     free(bench);
     return leave;

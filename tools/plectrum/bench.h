@@ -7,6 +7,7 @@
 #include "host/routing_trace.h"
 #include "host/runner.h"
 #include "tools/plectrum/stream_options.h"
+#include "tools/plectrum/tracing.h"
 
 enum { PLEC_BENCH_LIST_MAX = 16, PLEC_BENCH_STEPS_MAX = 4096 };
 
@@ -25,9 +26,11 @@ struct plec_bench_options {
     const char *decode_text, *prefill_text;
     uint32_t decode[PLEC_BENCH_LIST_MAX], n_decode, prefill[PLEC_BENCH_LIST_MAX], n_prefill;
     enum plec_bench_routing routing;
-    const char *csv, *record, *plot, *trace;
+    const char *csv, *record;
     struct plec_stream_words words;
     struct plec_stream_options stream;
+    struct plec_tracing_words tracing_words;
+    struct plec_tracing_options tracing;
     bool layer_given, steps_given, limit_given, json;
 };
 

@@ -182,8 +182,8 @@ static void print_notes(const struct plec_bench_report *report) {
     const struct {
         const char *name, *path;
     } files[] = {{"rows", report->options->csv},
-                 {"picture", report->options->plot},
-                 {"trace", report->options->trace},
+                 {"picture", report->options->tracing.plot},
+                 {"trace", report->options->tracing.path},
                  {"routing", report->options->record}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i].path == NULL) continue;

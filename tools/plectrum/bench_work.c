@@ -449,8 +449,10 @@ enum plec_status plec_bench_work_step(struct plec_bench_step *out, struct plec_b
         first = &work->recorded.dispatches[work->next_dispatch];
     draw_states(work, n_tokens);
     enum plec_status status = PLEC_OK;
+    plec_tracer_begin(work->tracer, PLEC_TRACE_REQUEST, UINT32_MAX, n_tokens);
     for (uint32_t i = 0; status == PLEC_OK && i < work->n_layers; i++)
         status = step_layer(out, work, first, i, n_tokens, err);
+    plec_tracer_end(work->tracer, PLEC_TRACE_REQUEST, UINT32_MAX, status);
     work->n_steps++;
     return status;
 }

@@ -23,7 +23,7 @@ static const struct plec_cli_command command = {
                 "    [--check] [--tolerance X] [--step N] [--json]\n"
                 "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
                 "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
-                "    [--trace FILE] [--nvtx LEVEL]",
+                "    [--trace FILE] [--plot FILE] [--nvtx LEVEL]",
     .description =
         "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
         "GGUF), binds layer N, routes the tokens and runs their experts. The input is the hidden "
@@ -46,7 +46,9 @@ static const struct plec_cli_command command = {
         "same, bit for bit.\n\n"
         "With --trace the file holds, in the end, what each thread did when, every read and copy, "
         "and how they led to a use: open it in Perfetto (ui.perfetto.dev) or chrome://tracing. It "
-        "is also written at SIGUSR2, and before SIGINT or SIGTERM ends the run. A profiler that "
+        "is also written at SIGUSR2, and before SIGINT or SIGTERM ends the run. With --plot a "
+        "picture shows the same: "
+        "a lane for each thread, the disk and the link. A profiler that "
         "listens to NVTX sees the same as ranges of the domain `plectrum`.\n\n"
         "The JSON object has path, kind, profile, layer, device, tokens, hidden_size, experts, "
         "slots, shared_experts, routing (router, caller or dense), programme, activation, output, "

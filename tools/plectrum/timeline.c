@@ -304,8 +304,8 @@ static void put_counts(const struct drawing *d) {
             length_text(time, span));
     if (all > 0)
         fprintf(d->out,
-                ": %.0f experts, %llu from slots (%.0f%%), %llu from frames, %llu from files; ",
-                all, (unsigned long long)experts[PLEC_TIMELINE_SLOT],
+                ": %.0f experts, %llu from slots (%.0f%%), %llu from frames, %llu from files", all,
+                (unsigned long long)experts[PLEC_TIMELINE_SLOT],
                 percent((double)experts[PLEC_TIMELINE_SLOT], all),
                 (unsigned long long)experts[PLEC_TIMELINE_FRAME],
                 (unsigned long long)experts[PLEC_TIMELINE_FILE]);

@@ -9,6 +9,7 @@
 
 #include "host/tracer_json.h"
 #include "lyrw/atomic_file.h"
+#include "tools/plectrum/timeline.h"
 
 struct plec_tracing {
     struct plec_tracing_options options;
@@ -25,6 +26,8 @@ void plec_tracing_cli_options(struct plec_cli_option *out, struct plec_tracing_w
     const struct plec_cli_option options[PLEC_TRACING_CLI_OPTIONS] = {
         {"trace", PLEC_CLI_TEXT, &words->trace, NULL, "FILE",
          "Write what happened when, as JSON for Perfetto or chrome://tracing."},
+        {"plot", PLEC_CLI_TEXT, &words->plot, NULL, "FILE",
+         "Draw what happened when, as SVG for any browser."},
         {"nvtx", PLEC_CLI_TEXT, &words->nvtx, NULL, "LEVEL",
          "off, layers (the default), extents or all: what a profiler such as nsys is shown."},
     };
@@ -34,9 +37,12 @@ void plec_tracing_cli_options(struct plec_cli_option *out, struct plec_tracing_w
 int plec_tracing_cli_read(struct plec_tracing_options *out, const struct plec_cli_command *command,
                           const struct plec_tracing_words *words) {
     static const char *const levels[] = {"off", "layers", "extents", "all"}; /* as the enum */
-    *out = (struct plec_tracing_options){.path = words->trace, .nvtx = PLEC_NVTX_LAYERS};
+    *out = (struct plec_tracing_options){
+        .path = words->trace, .plot = words->plot, .nvtx = PLEC_NVTX_LAYERS};
     if (words->trace != NULL && words->trace[0] == 0)
         return plec_cli_usage(command, "--trace wants the name of a file");
+    if (words->plot != NULL && words->plot[0] == 0)
+        return plec_cli_usage(command, "--plot wants the name of a file");
     if (words->nvtx == NULL) return PLEC_CLI_GO_ON;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
         if (strcmp(words->nvtx, levels[i]) == 0) {
@@ -79,6 +85,22 @@ static enum plec_status write_file(struct plec_tracing *tracing, struct plec_err
     status = plec_tracer_write_json(tracing->options.path, &snapshot, &about, err);
     if (status == PLEC_OK) say_written(tracing, &snapshot);
     plec_tracer_snapshot_close(&snapshot);
+    return status;
+}
+
+/* One panel of all that is left in the rings. */
+static enum plec_status draw(const struct plec_tracing *tracing, struct plec_error *err) {
+    if (tracing->options.plot == NULL || tracing->options.own_picture) return PLEC_OK;
+    struct plec_tracer_snapshot snapshot;
+    enum plec_status status = plec_tracer_read(&snapshot, tracing->tracer, err);
+    if (status != PLEC_OK) return status;
+    char title[512];
+    snprintf(title, sizeof title, "%s on %s", tracing->model, tracing->device);
+    const struct plec_timeline_panel panel = {.title = "the whole run", .snapshot = &snapshot};
+    const struct plec_timeline_args args = {title, &panel, 1};
+    status = plec_timeline_write(tracing->options.plot, &args, err);
+    plec_tracer_snapshot_close(&snapshot);
+    if (status == PLEC_OK) plec_cli_say("picture: %s", tracing->options.plot);
     return status;
 }
 
@@ -160,8 +182,8 @@ static void release(struct plec_tracing *tracing) {
 enum plec_status plec_tracing_open(struct plec_tracing **out,
                                    const struct plec_tracing_options *options, const char *model,
                                    struct plec_error *err) {
-    const struct plec_tracer_options tracer = {.record = options->path != NULL,
-                                               .nvtx = options->nvtx};
+    const struct plec_tracer_options tracer = {
+        .record = options->path != NULL || options->plot != NULL, .nvtx = options->nvtx};
     *out = NULL;
     struct plec_tracing *tracing = calloc(1, sizeof *tracing);
     if (tracing == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a trace");
@@ -170,6 +192,7 @@ enum plec_status plec_tracing_open(struct plec_tracing **out,
     tracing->model = model;
     name_host(tracing);
     enum plec_status status = options->path != NULL ? try_file(options->path, err) : PLEC_OK;
+    if (status == PLEC_OK && options->plot != NULL) status = try_file(options->plot, err);
     if (status == PLEC_OK) status = plec_tracer_open(&tracing->tracer, &tracer, err);
     if (status == PLEC_OK && options->path != NULL) status = start_listening(tracing, err);
     if (status != PLEC_OK) {
@@ -194,6 +217,7 @@ enum plec_status plec_tracing_close(struct plec_tracing *tracing, struct plec_er
     if (tracing == NULL) return PLEC_OK;
     pthread_mutex_lock(&tracing->lock);
     enum plec_status status = tracing->options.path != NULL ? write_file(tracing, err) : PLEC_OK;
+    if (status == PLEC_OK) status = draw(tracing, err);
     tracing->closing = true;
     pthread_mutex_unlock(&tracing->lock);
     stop_listening(tracing);

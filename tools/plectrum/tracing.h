@@ -1,4 +1,5 @@
-/* tracing.h: --trace and --nvtx of commands that run something: a tracer, and the file it ends in.
+/* tracing.h: --trace, --plot and --nvtx of commands that run something: a tracer, and the files it
+ * ends in.
  *
  * With --trace SIGUSR2 writes what was recorded so far, and SIGINT and SIGTERM do so before they
  * take their course: the file under the name is always a whole one. A thread of its own waits for
@@ -14,14 +15,16 @@ struct plec_tracing;
 
 /* As given; zeroed: nothing was. */
 struct plec_tracing_words {
-    const char *trace, *nvtx;
+    const char *trace, *plot, *nvtx;
 };
 struct plec_tracing_options {
     const char *path; /* NULL: no file */
+    const char *plot; /* NULL: no picture */
+    bool own_picture; /* the command draws it; close does not */
     enum plec_nvtx_level nvtx;
 };
 
-enum { PLEC_TRACING_CLI_OPTIONS = 2 };
+enum { PLEC_TRACING_CLI_OPTIONS = 3 };
 /* Rows of a command's options, into out [PLEC_TRACING_CLI_OPTIONS]; words must outlive them. */
 void plec_tracing_cli_options(struct plec_cli_option *out, struct plec_tracing_words *words);
 /* What the words say. PLEC_CLI_GO_ON, or the exit status after a message. */
@@ -29,7 +32,7 @@ int plec_tracing_cli_read(struct plec_tracing_options *out, const struct plec_cl
                           const struct plec_tracing_words *words);
 
 /* Before any other thread is started. model: what the trace is of, a view that lives until close.
- * PLEC_NO_MEMORY; PLEC_IO "CannotCreate": the file could not be written later either. */
+ * PLEC_NO_MEMORY; PLEC_IO "CannotCreate": a file could not be written later either. */
 PLEC_MUST_USE enum plec_status plec_tracing_open(struct plec_tracing **out,
                                                  const struct plec_tracing_options *options,
                                                  const char *model, struct plec_error *err);
@@ -37,8 +40,8 @@ PLEC_MUST_USE enum plec_status plec_tracing_open(struct plec_tracing **out,
 struct plec_tracer *plec_tracing_tracer(const struct plec_tracing *tracing);
 /* What the device is called in the file. */
 void plec_tracing_name_device(struct plec_tracing *tracing, const char *name);
-/* Writes the file and says how many events it has, and how many were lost. Nobody may record any
- * more. NULL is nothing. */
+/* Writes the files and says how many events there are, and how many were lost. Nobody may record
+ * any more. NULL is nothing. */
 PLEC_MUST_USE enum plec_status plec_tracing_close(struct plec_tracing *tracing,
                                                   struct plec_error *err);
 
