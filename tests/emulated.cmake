@@ -17,8 +17,14 @@ if(PLEC_HAVE_CHECKED_EMULATION)
   plec_emulated_library(emu_contract_checked CHECKED ${contract_cases})
   plec_emulated_test(emu_contract_checked_test emu_contract_test.cc
     LIBRARIES emu_contract_checked)
-  plec_emulated_library(emu_mistakes CHECKED emu_mistakes_test.cu)
-  plec_emulated_test(emu_mistakes_test LIBRARIES emu_mistakes)
+  # Tests of the emulation itself are kernels and tests in one.
+  file(GLOB emulation_tests CONFIGURE_DEPENDS emu_*_test.cu)
+  foreach(file ${emulation_tests})
+    get_filename_component(name ${file} NAME_WE)
+    plec_emulated_library(${name}_objects CHECKED ${file})
+    target_compile_options(${name}_objects PRIVATE -O1) # sooner built than run
+    plec_emulated_test(${name} LIBRARIES ${name}_objects)
+  endforeach()
 endif()
 
 # The CUDA backend in the emulation: tests/cuda_<module>_test.cc, each a program plain and, as

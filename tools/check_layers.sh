@@ -48,6 +48,15 @@ if [ -n "$found" ]; then
     echo "$found"
     faults=1
 fi
+# Kernels' text compiles by nvcc and by the emulation: what differs stands in these headers.
+found=$(grep -rnE '(^|[^a-z_])asm([^a-z_]|$)|<<<|__shared__' device lyrw \
+    --include='*.cu' --include='*.cuh' --include='*.h' |
+    grep -vE '^device/cuda/(ptx[a-z_]*|launch)\.cuh:')
+if [ -n "$found" ]; then
+    echo "PTX stands in device/cuda/ptx*.cuh, <<<>>> and __shared__ in launch.cuh:"
+    echo "$found"
+    faults=1
+fi
 found=$(grep -rlE '^#include <nvtx' lyrw manifests device host tools | grep -v '^host/nvtx\.c$')
 if [ -n "$found" ]; then
     echo "only host/nvtx.c sees NVTX headers:"

@@ -29,7 +29,7 @@ enum plec_launch_kind {
 
 #define PLEC_LAUNCH_AS(kind, kernel, grid, block, shared_bytes, stream, ...)                       \
     plec_emu::launch(#kernel, kernel,                                                              \
-                     plec_emu::LaunchShape{grid, block, shared_bytes, stream, kind} __VA_OPT__(, ) \
+                     plec_emu::LaunchShape(grid, block, shared_bytes, stream, kind) __VA_OPT__(, ) \
                          __VA_ARGS__)
 
 #else

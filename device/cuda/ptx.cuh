@@ -1,7 +1,8 @@
-/* ptx.cuh: every PTX instruction that the kernels use, one wrapper each. Nothing else in the tree
- * has inline PTX. Under nvcc a wrapper is the instruction; in the emulation it is a call of the
- * same meaning in tests/emu/instructions.h, which checks what the hardware leaves undefined. A
- * wrapper for an instruction that the target lacks does not exist there.
+/* ptx.cuh: every PTX instruction that the kernels use, one wrapper each; wgmma has a file of its
+ * own (ptx_wgmma.cuh). Nothing else in the tree has inline PTX. Under nvcc a wrapper is the
+ * instruction; in the emulation it is a call of the same meaning in tests/emu/instructions.h, which
+ * checks what the hardware leaves undefined. A wrapper for an instruction that the target lacks
+ * does not exist there.
  *
  * Shared memory is named by 32-bit addresses (plec_shared_address), global memory by pointers.
  * PLEC_HERE adds the caller's source line in the emulation: it is how reports name a line.
@@ -216,6 +217,20 @@ PLEC_PTX_FUNCTION void plec_stmatrix_x4(unsigned row, const unsigned (&r)[4] PLE
                      : "memory"));
 }
 
+/* In a kernel launched with PLEC_LAUNCH_DEPENDENT: waits until the kernel ahead has ended and its
+ * writes are visible. Nothing that it reads or writes may be touched before, by any thread that has
+ * not waited, or met one at a barrier that has. */
+PLEC_PTX_FUNCTION void plec_grid_wait(PLEC_HERE_ONLY) {
+    PLEC_PTX(grid_wait(file_, line_), asm volatile("griddepcontrol.wait;" ::: "memory"));
+}
+
+/* The kernel behind may start once all blocks have called this or ended. */
+PLEC_PTX_FUNCTION void plec_grid_launch_dependents(PLEC_HERE_ONLY) {
+    PLEC_PTX(grid_launch_dependents(file_, line_),
+             asm volatile("griddepcontrol.launch_dependents;" ::
+                              : "memory"));
+}
+
 /* ---- sm_90: mbarrier, bulk copies ------------------------------------------------------------ */
 
 /* A barrier in shared memory, 8 bytes, for `count` arrivals a phase. */
@@ -286,24 +301,6 @@ PLEC_PTX_FUNCTION void plec_tensor_load_2d(unsigned to, const void *map, int x, 
 PLEC_PTX_FUNCTION void plec_fence_proxy_async(PLEC_HERE_ONLY) {
     PLEC_PTX(fence_proxy_async(file_, line_), asm volatile("fence.proxy.async.shared::cta;" ::
                                                                : "memory"));
-}
-#endif
-
-#ifdef PLEC_HAS_SM90A
-/* ---- sm_90a: wgmma --------------------------------------------------------------------------- */
-
-PLEC_PTX_FUNCTION void plec_wgmma_fence(PLEC_HERE_ONLY) {
-    PLEC_PTX(wgmma_fence(file_, line_), asm volatile("wgmma.fence.sync.aligned;" ::: "memory"));
-}
-
-PLEC_PTX_FUNCTION void plec_wgmma_commit(PLEC_HERE_ONLY) {
-    PLEC_PTX(wgmma_commit(file_, line_), asm volatile("wgmma.commit_group.sync.aligned;" ::
-                                                          : "memory"));
-}
-
-template <int N> PLEC_PTX_FUNCTION void plec_wgmma_wait(PLEC_HERE_ONLY) {
-    PLEC_PTX(wgmma_wait(N, file_, line_), asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N)
-                                                       : "memory"));
 }
 #endif
 

@@ -21,6 +21,8 @@ struct LaunchShape {
     size_t shared_bytes;
     cudaStream_t stream;
     int kind;
+    LaunchShape(dim3 blocks, dim3 threads, size_t n_shared, cudaStream_t in, int how)
+        : grid(blocks), block(threads), shared_bytes(n_shared), stream(in), kind(how) {}
 };
 
 /* A kernel with its arguments, which are copied when it is launched. */

@@ -27,7 +27,8 @@ void plec_emu_set_schedule(enum plec_emu_schedule schedule, uint64_t seed);
  * problem of the same source lines is reported once. */
 int plec_emu_errors(const char *kind);
 
-/* What the last one of a kind said; "" when there is none. Valid until the next report. */
+/* What the last one of a kind said, or "kind: what" of the last of all (NULL); "" when there is
+ * none. Valid until the next report. */
 const char *plec_emu_last_error(const char *kind);
 
 /* Forgets them: a program that ends with reports ends with exit status 66. */

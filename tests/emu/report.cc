@@ -18,6 +18,7 @@ struct Found {
 
 struct Reports {
     int n = 0;
+    std::string last; /* of any kind */
     std::map<std::string, Found> kinds;
     std::set<std::tuple<std::string, Place, Place>> places;
     std::set<std::string> lines;
@@ -46,6 +47,7 @@ void report(const char *kind, const char *format, ...) {
     Found &found = reports.kinds[kind];
     found.last = format_text(format, args);
     va_end(args);
+    reports.last = std::string(kind) + ": " + found.last;
     reports.n++;
     if (++found.n <= settings.max_reports && !settings.quiet)
         fprintf(stderr, "EMU: %s: %s\n", kind, found.last.c_str());
@@ -81,6 +83,7 @@ int plec_emu_errors(const char *kind) {
 }
 
 const char *plec_emu_last_error(const char *kind) {
+    if (!kind) return reports.last.c_str();
     auto found = reports.kinds.find(kind);
     return found == reports.kinds.end() ? "" : found->second.last.c_str();
 }

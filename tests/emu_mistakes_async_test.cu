@@ -1,0 +1,245 @@
+// Mistakes with what happens behind the threads' backs: cp.async, bulk copies, mbarriers, wgmma.
+#include "device/cuda/ptx_wgmma.cuh"
+#include "tests/emu/mistakes.h"
+
+namespace {
+
+using namespace plec_test;
+
+/* ---- cp.async -------------------------------------------------------------------------------- */
+
+enum Staging { RIGHT, NO_WAIT, NO_BARRIER, NO_SECOND_BARRIER, WAITS_FOR_TOO_FEW, NEVER_WAITED };
+
+/* Sums rows of 64 ints through two stages. */
+template <Staging HOW> __global__ void sum_staged(const int *x, int *y, int n_rows) {
+    PLEC_SHARED_STATIC(int[2][64], stage);
+    int t = threadIdx.x, sum = 0;
+    auto fetch = [&](int row) {
+        if (row < n_rows && t < 16)
+            plec_copy_async_16(plec_shared_address(&stage[row & 1][t * 4]), x + row * 64 + t * 4,
+                               true);
+        plec_copy_async_commit();
+    };
+    fetch(0);
+    for (int row = 0; row < n_rows; row++) {
+        fetch(row + 1);
+        if (HOW == WAITS_FOR_TOO_FEW)
+            plec_copy_async_wait<2>();
+        else if (HOW != NO_WAIT && HOW != NEVER_WAITED)
+            plec_copy_async_wait<1>();
+        if (HOW != NO_BARRIER) __syncthreads();
+        sum += stage[row & 1][t];
+        if (HOW != NO_SECOND_BARRIER) __syncthreads();
+    }
+    if (HOW != NEVER_WAITED) plec_copy_async_wait<0>();
+    y[t] = sum;
+}
+
+template <Staging HOW> void run_staged(cudaStream_t stream, int *d, int *e) {
+    PLEC_LAUNCH(sum_staged<HOW>, dim3(1), dim3(64), 0, stream, (const int *)d, e, 6);
+}
+
+TEST_F(Mistakes, CopyAsyncReadBeforeItIsWaitedFor) {
+    expect_reported("uninit", [&](bool wrong) {
+        if (wrong)
+            run_staged<NO_WAIT>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+    });
+    expect_reported("uninit", [&](bool wrong) {
+        if (wrong)
+            run_staged<WAITS_FOR_TOO_FEW>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+    });
+}
+
+TEST_F(Mistakes, CopyAsyncWaitedForButNotByOthers) {
+    expect_reported("race", [&](bool wrong) {
+        if (wrong)
+            run_staged<NO_BARRIER>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+    });
+}
+
+TEST_F(Mistakes, CopyAsyncIntoAStageStillRead) {
+    expect_reported("race", [&](bool wrong) {
+        if (wrong)
+            run_staged<NO_SECOND_BARRIER>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+    });
+}
+
+TEST_F(Mistakes, CopyAsyncNeverWaitedFor) {
+    expect_reported("cp-async", [&](bool wrong) {
+        if (wrong)
+            run_staged<NEVER_WAITED>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+    });
+    expect_said("issued at emu_mistakes_async_test.cu:");
+}
+
+__global__ void copy_at(const int *from, int *to, int by) {
+    PLEC_SHARED_STATIC(int[64], s);
+    plec_copy_async_16(plec_shared_address(&s[4 * threadIdx.x]), from + by + 4 * threadIdx.x, true);
+    plec_copy_async_commit();
+    plec_copy_async_wait<0>();
+    to[threadIdx.x] = s[4 * threadIdx.x];
+}
+
+TEST_F(Mistakes, CopyAsyncMisaligned) {
+    expect_reported("trap", [&](bool wrong) {
+        PLEC_LAUNCH(copy_at, dim3(1), dim3(8), 0, a, (const int *)d, e, wrong ? 2 : 4);
+    });
+}
+
+TEST_F(Mistakes, CopyAsyncFromPastTheEnd) {
+    expect_reported("oob", [&](bool wrong) {
+        PLEC_LAUNCH(copy_at, dim3(1), dim3(8), 0, a, (const int *)d, e,
+                    N_INTS - 32 + (wrong ? 4 : 0));
+    });
+}
+
+/* ---- bulk copies and mbarriers --------------------------------------------------------------- */
+
+enum Ring {
+    WHOLE,
+    NOT_INITIALISED,
+    INIT_NOT_FENCED,
+    PRODUCER_RUNS_AHEAD,
+    WRONG_BYTES,
+    CONSUMER_RUNS_AHEAD,
+    WRONG_PARITY,
+    MISALIGNED
+};
+
+/* A producer thread fills a ring of two, 64 consumers sum. */
+template <Ring HOW> __global__ void sum_ring(const int *x, int *y, int n_rows) {
+    PLEC_SHARED_DYNAMIC(raw);
+    int *ring = (int *)raw; /* [2][64] */
+    PLEC_SHARED_STATIC(uint64_t[4], barrier);
+    const int t = threadIdx.x;
+    const unsigned full = plec_shared_address(&barrier[0]), empty = full + 16;
+    if (t == 0) {
+        for (int i = 0; i < 2 && HOW != NOT_INITIALISED; i++) {
+            plec_mbarrier_init(full + 8 * i, 1);
+            plec_mbarrier_init(empty + 8 * i, 64);
+        }
+        if (HOW != INIT_NOT_FENCED) plec_mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (t == 0) {
+        for (int row = 0; row < n_rows; row++) {
+            int stage = row & 1, phase = row >> 1 & 1;
+            if (HOW != PRODUCER_RUNS_AHEAD) plec_mbarrier_wait(empty + 8 * stage, phase ^ 1);
+            plec_mbarrier_arrive_expect(full + 8 * stage, HOW == WRONG_BYTES ? 128 : 256);
+            plec_bulk_load(plec_shared_address(ring + stage * 64),
+                           x + row * 64 + (HOW == MISALIGNED), 256, full + 8 * stage);
+        }
+    } else if (t >= 32) {
+        int sum = 0;
+        for (int row = 0; row < n_rows; row++) {
+            int stage = row & 1, phase = row >> 1 & 1;
+            if (HOW != CONSUMER_RUNS_AHEAD)
+                plec_mbarrier_wait(full + 8 * stage, HOW == WRONG_PARITY ? phase ^ 1 : phase);
+            sum += ring[stage * 64 + t - 32];
+            plec_mbarrier_arrive(empty + 8 * stage);
+        }
+        y[t - 32] = sum;
+    }
+}
+
+template <Ring HOW> void run_ring(cudaStream_t stream, int *d, int *e) {
+    PLEC_LAUNCH(sum_ring<HOW>, dim3(1), dim3(96), 512, stream, (const int *)d, e, 9);
+}
+
+#define RING_MISTAKE(name, kind, how)                                                              \
+    TEST_F(Mistakes, name) {                                                                       \
+        expect_reported(kind, [&](bool wrong) {                                                    \
+            if (wrong)                                                                             \
+                run_ring<how>(a, d, e);                                                            \
+            else                                                                                   \
+                run_ring<WHOLE>(a, d, e);                                                          \
+        });                                                                                        \
+    }
+
+RING_MISTAKE(MbarrierNotInitialised, "mbarrier", NOT_INITIALISED)
+RING_MISTAKE(MbarrierNotMadeKnown, "mbarrier-fence", INIT_NOT_FENCED)
+RING_MISTAKE(ProducerDoesNotWaitForAnEmptyStage, nullptr, PRODUCER_RUNS_AHEAD)
+RING_MISTAKE(BytesExpectedAreNotTheBytesCopied, "deadlock", WRONG_BYTES)
+RING_MISTAKE(ConsumerDoesNotWaitForAFullStage, nullptr, CONSUMER_RUNS_AHEAD)
+RING_MISTAKE(ConsumerWaitsForTheWrongParity, nullptr, WRONG_PARITY)
+RING_MISTAKE(BulkCopyMisaligned, "trap", MISALIGNED)
+
+/* ---- wgmma ----------------------------------------------------------------------------------- */
+
+enum Product {
+    CORRECT,
+    NO_PROXY_FENCE,
+    NO_WGMMA_FENCE,
+    NOT_WAITED_FOR,
+    OPERAND_OVERWRITTEN,
+    SUM_READ_EARLY,
+    DESCRIPTORS_DIFFER,
+    OPERAND_OUT_OF_BOUNDS
+};
+
+/* d[64][8] = a[64][16] * b[8][16], both in 8 x 8 parts without a swizzle, all ones. */
+template <Product HOW> __global__ void product(float *out) {
+    PLEC_SHARED_DYNAMIC(raw);
+    unsigned short *operands = (unsigned short *)raw; /* a: 2048 bytes, b: 256 */
+    int t = threadIdx.x;
+    for (int i = t; i < 1152; i += 128)
+        operands[i] = 0x3f80;
+    if (HOW != NO_PROXY_FENCE) plec_fence_proxy_async();
+    __syncthreads();
+    unsigned start = plec_shared_address(raw);
+    if (HOW == DESCRIPTORS_DIFFER && t == 5) start += 16;
+    uint64_t da = plec_wgmma_descriptor_plain(start, 128, 256);
+    uint64_t db =
+        plec_wgmma_descriptor_plain(start + (HOW == OPERAND_OUT_OF_BOUNDS ? 4096 : 2048), 128, 256);
+    float d[4] = {};
+    if (HOW != NO_WGMMA_FENCE) plec_wgmma_fence();
+    plec_wgmma_bf16(d, da, db, 0);
+    plec_wgmma_commit();
+    if (HOW == SUM_READ_EARLY) out[t] = d[0];
+    if (HOW == OPERAND_OVERWRITTEN) operands[t] = 0;
+    if (HOW != NOT_WAITED_FOR) plec_wgmma_wait<0>();
+    if (HOW != SUM_READ_EARLY) out[t] = d[0];
+}
+
+template <Product HOW> void run_product(cudaStream_t stream, int *d) {
+    PLEC_LAUNCH(product<HOW>, dim3(1), dim3(128), 2304, stream, (float *)d);
+}
+
+#define PRODUCT_MISTAKE(name, kind, how)                                                           \
+    TEST_F(Mistakes, name) {                                                                       \
+        expect_reported(kind, [&](bool wrong) {                                                    \
+            if (wrong)                                                                             \
+                run_product<how>(a, d);                                                            \
+            else                                                                                   \
+                run_product<CORRECT>(a, d);                                                        \
+        });                                                                                        \
+    }
+
+PRODUCT_MISTAKE(OrdinaryStoresReadByWgmmaWithoutAProxyFence, "proxy-fence", NO_PROXY_FENCE)
+PRODUCT_MISTAKE(WgmmaWithoutAFence, "wgmma", NO_WGMMA_FENCE)
+PRODUCT_MISTAKE(WgmmaNeverWaitedFor, "wgmma", NOT_WAITED_FOR)
+PRODUCT_MISTAKE(WgmmaOperandOverwrittenTooEarly, "wgmma-overwrite", OPERAND_OVERWRITTEN)
+PRODUCT_MISTAKE(WarpgroupDisagreesOnAWgmma, "wgmma", DESCRIPTORS_DIFFER)
+PRODUCT_MISTAKE(WgmmaOperandOutsideSharedMemory, "smem-oob", OPERAND_OUT_OF_BOUNDS)
+
+TEST_F(Mistakes, SumsOfWgmmaReadBeforeTheWaitAreNotNumbers) {
+    float sum[2];
+    expect_clean([&] { run_product<SUM_READ_EARLY>(a, d); });
+    ASSERT_EQ(cudaSuccess, cudaMemcpy(&sum[0], d, sizeof(float), cudaMemcpyDeviceToHost));
+    expect_clean([&] { run_product<CORRECT>(a, d); });
+    ASSERT_EQ(cudaSuccess, cudaMemcpy(&sum[1], d, sizeof(float), cudaMemcpyDeviceToHost));
+    EXPECT_TRUE(std::isnan(sum[0]));
+    EXPECT_EQ(16.0f, sum[1]);
+}
+
+} // namespace
