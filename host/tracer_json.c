@@ -7,6 +7,8 @@
 #include "host/tracer_walk.h"
 
 enum { HOST = 1, DEVICE = 10, DISK = 90 };
+/* Rates are means over at least so long, or until nothing is under way. */
+static const uint64_t RATE_NS = 1000000;
 
 static const char *const urgencies[PLEC_N_URGENCIES] = {"demand", "certain", "likely", "idle"};
 
@@ -187,6 +189,24 @@ static void add_percent(struct writer *w, const char *before, uint64_t part, uin
                   (unsigned)(hundredths % 100));
 }
 
+static void write_rate(struct writer *w, bool copies, uint64_t at_ns, uint64_t n_bytes,
+                       uint64_t took_ns) {
+    uint64_t millionths = took_ns == 0 ? 0 : (uint64_t)((double)n_bytes * 1e6 / (double)took_ns);
+    begin(w, 'C', HOST, 0, at_ns);
+    plec_text_add(&w->text, ",\"name\":\"%s GB/s\",\"args\":{\"rate\":%" PRIu64 ".%06u}}",
+                  copies ? "copy" : "read", millionths / 1000000, (unsigned)(millionths % 1000000));
+}
+
+/* What moved in a stretch that is over, drawn over that stretch. */
+static void count_rate(struct writer *w, bool copies, uint64_t at_ns, bool over) {
+    struct plec_walk_rate *rate = &w->walk.rates[copies];
+    uint64_t took_ns = at_ns - rate->since_ns;
+    if (took_ns == 0 || (took_ns < RATE_NS && !over)) return;
+    write_rate(w, copies, rate->since_ns, rate->n_bytes, took_ns);
+    if (over) write_rate(w, copies, at_ns, 0, 0);
+    *rate = (struct plec_walk_rate){.since_ns = at_ns};
+}
+
 /* Of all experts handed out so far. */
 static void count_hits(struct writer *w, const struct plec_tracer_event *use) {
     struct plec_walk *walk = &w->walk;
@@ -263,7 +283,9 @@ static void write_transfer(struct writer *w, const struct plec_tracer_event *eve
         plec_walk_start(&w->walk, event);
         if (plec_walk_enliven(&w->walk, event)) write_life(w, 'b', event->key, event->at_ns, false);
     } else if (plec_walk_end(&open, &w->walk, event)) {
+        bool copies = event->what == PLEC_TRACE_COPY;
         write_move(w, &open, event);
+        count_rate(w, copies, event->at_ns, (copies ? w->walk.copying : w->walk.reading) == 0);
     }
     count_moves(w, event->at_ns);
 }
@@ -296,6 +318,8 @@ static void write_event(struct writer *w, const struct plec_tracer_event *event)
 /* Closes what is still open. */
 static void write_rest(struct writer *w) {
     struct plec_walk *walk = &w->walk;
+    if (walk->reading > 0) count_rate(w, false, walk->end_ns, true);
+    if (walk->copying > 0) count_rate(w, true, walk->end_ns, true);
     for (uint32_t kind = 0; kind < 2; kind++)
         for (uint32_t i = 0; i < PLEC_WALK_LANES; i++) {
             struct plec_walk_open *open = &walk->open[kind][i];

@@ -101,6 +101,9 @@ void plec_walk_start(struct plec_walk *walk, const struct plec_tracer_event *beg
     struct plec_walk_open *open = find_open(walk, begin->what, UINT64_MAX);
     if (open == NULL) return;
     *open = (struct plec_walk_open){.begin = begin, .move = {.begin_ns = begin->at_ns}};
+    bool copies = begin->what == PLEC_TRACE_COPY;
+    if ((copies ? walk->copying : walk->reading) == 0)
+        walk->rates[copies] = (struct plec_walk_rate){.since_ns = begin->at_ns};
     if (begin->what == PLEC_TRACE_COPY) {
         start_copy(open, begin);
         walk->copying++;
@@ -138,6 +141,7 @@ bool plec_walk_end(struct plec_walk_open *out, struct plec_walk *walk,
     struct plec_walk_open *open = find_open(walk, end->what, end->id);
     if (open == NULL || end->id == UINT64_MAX) return false;
     open->move.end_ns = end->at_ns;
+    walk->rates[end->what == PLEC_TRACE_COPY].n_bytes += end->n_bytes;
     if (end->what == PLEC_TRACE_COPY) {
         end_copy(walk, &open->move);
         walk->copying--;

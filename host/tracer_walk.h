@@ -37,6 +37,11 @@ struct plec_walk_extent {
     bool alive;
 };
 
+/* What moved since a moment, in the stretches in which something was under way. */
+struct plec_walk_rate {
+    uint64_t since_ns, n_bytes;
+};
+
 struct plec_walk {
     const struct plec_tracer_snapshot *snapshot;
     uint64_t end_ns;                                /* what is open then is cut */
@@ -50,6 +55,7 @@ struct plec_walk {
     struct plec_walk_move *moves; /* [n_moves] that have ended */
     int32_t n_moves;
     uint64_t reading, copying, reading_bytes, copying_bytes;
+    struct plec_walk_rate rates[2]; /* reads, copies */
     uint64_t used, device_hits, host_hits;
 };
 

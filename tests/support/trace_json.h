@@ -46,6 +46,17 @@ class TraceFile {
     std::map<std::string, uint64_t> n_slices, slice_ns, n_moments, n_counters;
     std::map<std::string, uint64_t> sums; /* "extent.read.bytes" */
     std::map<std::string, double> last_counter;
+    /* A counter's area: its value times the ns until it changes. */
+    double area(const std::string &counter) {
+        auto &samples = samples_[counter];
+        std::stable_sort(samples.begin(), samples.end(),
+                         [](const auto &a, const auto &b) { return a.first < b.first; });
+        double total = 0;
+        for (size_t i = 0; i + 1 < samples.size(); i++)
+            total +=
+                samples[i].second * static_cast<double>(samples[i + 1].first - samples[i].first);
+        return total;
+    }
     uint64_t n_truncated = 0, n_lives = 0, n_flows = 0;
     std::set<std::string> thread_names;
 
@@ -93,7 +104,7 @@ class TraceFile {
             EXPECT_STREQ(text(event, "bp"), "e");
             flows_[text(event, "id")].push_back({*phase, track, at});
             return;
-        case 'C': take_counter(event, args); return;
+        case 'C': take_counter(event, args, at); return;
         case 'i':
             EXPECT_STREQ(text(event, "s"), "t");
             used_.insert(track);
@@ -136,14 +147,16 @@ class TraceFile {
         if (phase == 'b') born_[id] = at, n_lives++;
         EXPECT_GE(at, born_[id]);
     }
-    void take_counter(json_t *event, json_t *args) {
+    void take_counter(json_t *event, json_t *args, int64_t at) {
         const char *key;
         json_t *value;
         n_counters[text(event, "name")]++;
         json_object_foreach(args, key, value) {
             EXPECT_TRUE(json_is_number(value));
             EXPECT_GE(json_number_value(value), 0);
-            last_counter[std::string(text(event, "name")) + "." + key] = json_number_value(value);
+            std::string name = std::string(text(event, "name")) + "." + key;
+            last_counter[name] = json_number_value(value);
+            samples_[name].push_back({at, json_number_value(value)});
         }
     }
     /* Slices of one track nest or lie apart. */
@@ -190,6 +203,7 @@ class TraceFile {
     json_t *root_ = nullptr;
     std::map<Track, std::vector<Slice>> slices_;
     std::map<std::string, std::vector<Point>> flows_;
+    std::map<std::string, std::vector<std::pair<int64_t, double>>> samples_;
     std::map<std::string, int> lives_;
     std::map<std::string, int64_t> born_;
     std::set<Track> used_, named_;
