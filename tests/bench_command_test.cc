@@ -178,6 +178,19 @@ TEST(BenchCommand, OneLayerAndItsRouter) {
                   "active_bytes_a_step"));
 }
 
+TEST(BenchCommand, AFileWithoutARouterTakesAsManySlotsAsItIsTold) {
+    std::string path = data_path("lyrw/06_two_segments_one_file.lyrw"); /* 6 experts of 72 bytes */
+    EXPECT_DOUBLE_EQ(rows_of(bench_json(path, {}))[1].real("active_bytes_a_step"), 6 * 72);
+    EXPECT_DOUBLE_EQ(rows_of(bench_json(path, {"--slots", "2"}))[1].real("active_bytes_a_step"),
+                     2 * 72);
+    /* A recorded routing says it itself. */
+    TempDir dir;
+    std::string trace = dir.path("routing.csv");
+    bench_json(path, {"--slots", "3", "--record", trace});
+    EXPECT_DOUBLE_EQ(rows_of(bench_json(path, {"--routing", trace}))[1].real("active_bytes_a_step"),
+                     3 * 72);
+}
+
 TEST(BenchCommand, ARecordedRoutingRunsAgain) {
     StreamModel model;
     TempDir dir;

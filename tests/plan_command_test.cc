@@ -202,6 +202,14 @@ TEST(PlanCommand, ReadsGgufModels) {
     EXPECT_EQ(integer(json, "layers/0/extent_reads"), 6);
 }
 
+TEST(PlanCommand, AFileWithoutARouterTakesAsManySlotsAsItIsTold) {
+    std::string path = data_path("lyrw/06_two_segments_one_file.lyrw"); /* 6 experts */
+    EXPECT_EQ(integer(plan_json(path, {"--device-budget", "1MiB"}), "layers/0/experts_a_token"), 6);
+    EXPECT_EQ(integer(plan_json(path, {"--device-budget", "1MiB", "--slots", "2"}),
+                      "layers/0/experts_a_token"),
+              2);
+}
+
 TEST(PlanCommand, MeasuresWhatIsNotGiven) {
     StreamModel model;
     ToolResult result = run_tool({"plan", model.path(), "--json"});

@@ -19,13 +19,14 @@
 static const struct plec_cli_command command = {
     .name = "bench",
     .summary = "time decode and prefill through the layers of a container",
-    .synopsis = "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
-                "    [--warmup N] [--routing random|router|TRACE] [--seed S] [--device NAME]\n"
-                "    [--threads N] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
-                "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
-                "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
-                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
-                "    [--trace out.json] [--plot out.svg] [--nvtx LEVEL]",
+    .synopsis =
+        "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
+        "    [--warmup N] [--routing random|router|TRACE] [--slots K] [--seed S] [--device NAME]\n"
+        "    [--threads N] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
+        "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
+        "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
+        "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
+        "    [--trace out.json] [--plot out.svg] [--nvtx LEVEL]",
     .description =
         "Runs steps of T tokens through every layer with experts to choose from, or through one, "
         "and prints medians: tokens a second, GB/s of the weights that a step uses (each expert "
@@ -134,6 +135,9 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
         {"warmup", PLEC_CLI_U32, &o->n_warmup, NULL, "N", "Steps before them; 3."},
         {"routing", PLEC_CLI_TEXT, &o->routing_word, NULL, "WHAT",
          "random, router, or the path of a recorded routing, whose steps are then all there is."},
+        {"slots", PLEC_CLI_U32, &o->n_slots, NULL, "K",
+         "Experts a token where they are drawn; as many as the layer's router chooses, or 8 where "
+         "there is none."},
         {"seed", PLEC_CLI_U64, &o->seed, NULL, "S", "Which random numbers; 0."},
         {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu, cuda or reference."},
         {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},

@@ -10,6 +10,8 @@
 #include "tools/plectrum/tracing.h"
 
 enum { PLEC_BENCH_LIST_MAX = 16, PLEC_BENCH_STEPS_MAX = 4096 };
+/* Experts a token where neither the container nor the caller says how many. */
+enum { PLEC_BENCH_SLOTS = 8 };
 
 enum plec_bench_routing {
     PLEC_BENCH_RANDOM,  /* uniform: the hardest case for a cache */
@@ -20,7 +22,7 @@ enum plec_bench_routing {
 struct plec_bench_options {
     const char *path, *profile, *architecture, *set, *device_name, *routing_word;
     enum plec_run_device device;
-    uint32_t layer, n_threads, n_warmup, n_steps;
+    uint32_t layer, n_threads, n_warmup, n_steps, n_slots; /* n_slots 0: as the layer says */
     uint64_t seed;
     double limit_gbs;
     const char *decode_text, *prefill_text;

@@ -46,6 +46,15 @@ static enum plec_status choose_layers(struct plec_bench_work *work, struct plec_
                      o->path);
 }
 
+/* Experts a token of drawn routing. */
+static uint32_t slots_of(const struct plec_bench_options *o, const struct plec_bound_layer *bound) {
+    uint32_t top_k = bound->layer.router.top_k, n = bound->layer.routed.n_entries;
+    if (bound->dense) return 1;
+    if (o->routing == PLEC_BENCH_RANDOM && o->n_slots != 0) top_k = o->n_slots;
+    if (top_k == 0) top_k = PLEC_BENCH_SLOTS;
+    return top_k < n ? top_k : n;
+}
+
 static enum plec_status describe_layer(struct plec_bench_layer *out, struct plec_bench_work *work,
                                        uint32_t number, struct plec_error *err) {
     const struct plec_bound_layer *bound = plec_runner_layer(work->runner, number);
@@ -54,10 +63,9 @@ static enum plec_status describe_layer(struct plec_bench_layer *out, struct plec
     *out = (struct plec_bench_layer){.number = number,
                                      .bound = bound,
                                      .n_experts = n,
-                                     .n_slots = bound->dense ? 1 : bound->layer.router.top_k,
+                                     .n_slots = slots_of(work->options, bound),
                                      .entry_bytes = n > 0 ? plec_budget_bank_bytes(bank) / n : 0,
                                      .other_bytes = plec_budget_other_bytes(bound)};
-    if (out->n_slots > n) out->n_slots = n;
     out->deck = calloc(n > 0 ? n : 1, sizeof *out->deck);
     out->used = calloc(n > 0 ? n : 1, sizeof *out->used);
     if (out->deck == NULL || out->used == NULL)
@@ -231,6 +239,7 @@ enum plec_status plec_bench_work_open(struct plec_bench_work *out,
     out->tracer = tracer;
     out->random = options->seed;
     out->max_tokens = 1;
+    out->max_slots = options->n_slots > PLEC_BENCH_SLOTS ? options->n_slots : PLEC_BENCH_SLOTS;
     for (uint32_t i = 0; i < options->n_decode; i++)
         if (options->decode[i] > out->max_tokens) out->max_tokens = options->decode[i];
     for (uint32_t i = 0; i < options->n_prefill; i++)
@@ -243,7 +252,8 @@ enum plec_status plec_bench_work_open(struct plec_bench_work *out,
     if (status == PLEC_OK) status = choose_layers(out, err);
     if (status == PLEC_OK && options->routing == PLEC_BENCH_RECORDED) {
         status = read_recorded(out, err);
-        if (status == PLEC_OK) out->max_slots = most_recorded_slots(&out->recorded);
+        uint32_t most = status == PLEC_OK ? most_recorded_slots(&out->recorded) : 0;
+        if (most > out->max_slots) out->max_slots = most;
     }
     if (status == PLEC_OK) status = open_runner(out, err);
     if (status == PLEC_OK) status = describe_layers(out, err);

@@ -15,7 +15,7 @@
 static const struct plec_cli_command command = {
     .name = "plan",
     .summary = "tell what fits, what will stream, and how fast that can be",
-    .synopsis = "plan PATH [--layer N] [--device NAME] [--threads N] [--tokens T]\n"
+    .synopsis = "plan PATH [--layer N] [--device NAME] [--threads N] [--tokens T] [--slots K]\n"
                 "    [--device-budget BYTES] [--pinned-budget BYTES] [--extent N]\n"
                 "    [--disk-gbs X [--read-us US]] [--link-gbs X] [--memory-gbs X]\n"
                 "    [--io ENGINE] [--io-cache MODE] [--profile NAME] [--as ARCH]\n"
@@ -47,7 +47,7 @@ static const struct plec_cli_command command = {
 struct options {
     const char *path, *profile, *architecture, *set, *device_name;
     enum plec_run_device device;
-    uint32_t layer, n_threads, n_tokens;
+    uint32_t layer, n_threads, n_tokens, n_slots; /* n_slots 0: as the layer says */
     double disk_gbs, read_us, link_gbs, memory_gbs;
     struct plec_stream_words words;
     struct plec_stream_options stream;
@@ -109,6 +109,8 @@ static int read_options(struct options *o, struct plec_plan *plan, int argc, cha
         {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu or cuda."},
         {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
         {"tokens", PLEC_CLI_U32, &o->n_tokens, NULL, "T", "Tokens of a step of prefill; 512."},
+        {"slots", PLEC_CLI_U32, &o->n_slots, NULL, "K",
+         "Experts a token; as many as a layer's router chooses, or 8 where there is none."},
         {"device-budget", PLEC_CLI_SIZE, &words->device_budget, &words->device_given, "BYTES",
          "Device memory for routed experts (64MiB, 20GiB)."},
         {"pinned-budget", PLEC_CLI_SIZE, &words->pinned_budget, &words->pinned_given, "BYTES",
@@ -190,6 +192,17 @@ static enum plec_status bind_layers(struct planning *p, struct plec_error *err) 
 
 /* --- extents --------------------------------------------------------------------------------- */
 
+/* Experts a token, where the caller says it, or nobody does. */
+static void set_slots(struct plec_budget_layer *layer, const struct options *o,
+                      const struct bound *bound) {
+    enum { SLOTS = 8 };
+    if (o->n_slots != 0)
+        layer->top_k = o->n_slots;
+    else if (bound->layer.layer.router.top_k == 0)
+        layer->top_k = SLOTS;
+    if (layer->top_k > layer->n_experts) layer->top_k = layer->n_experts;
+}
+
 static enum plec_status lay_out(struct planning *p, struct plec_plan_width *out, uint32_t width,
                                 struct plec_error *err) {
     struct plec_locator locator;
@@ -202,6 +215,7 @@ static enum plec_status lay_out(struct planning *p, struct plec_plan_width *out,
         enum plec_status status = plec_budget_describe(&out->layers[i], &bound->layer,
                                                        bound->number, width, &locator, err);
         if (status != PLEC_OK) return status;
+        set_slots(&out->layers[i], &p->o, bound);
     }
     plec_budget_make(&out->budget, out->layers, p->plan.n_layers, width, p->plan.device_budget,
                      p->plan.pinned_budget);
