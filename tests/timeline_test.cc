@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <regex>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
 
 using namespace plec_test;
 
@@ -97,14 +98,29 @@ size_t count(const std::string &text, const std::string &part) {
     return n;
 }
 
+/* Reads name="value" attributes up to the end of a tag's inside. */
+bool attributes_well_formed(const std::string &inner, size_t at) {
+    while (at < inner.size()) {
+        if (inner[at] != ' ') return false;
+        size_t equals = inner.find('=', at);
+        if (equals == std::string::npos || equals + 1 >= inner.size()) return false;
+        for (size_t i = at + 1; i < equals; i++)
+            if (isalnum(inner[i]) == 0 && inner[i] != '-') return false;
+        size_t end = inner.find('"', equals + 2);
+        if (inner[equals + 1] != '"' || end == std::string::npos) return false;
+        if (inner.substr(equals, end - equals).find_first_of("<&") != std::string::npos)
+            return false;
+        at = end + 1;
+    }
+    return true;
+}
+
 /* Every element is closed, every attribute quoted, every & an entity. */
 void expect_well_formed(const std::string &svg) {
     std::vector<std::string> open;
-    std::regex tag(R"(^(/?)([a-z]+)((?:\s+[a-zA-Z:0-9-]+="[^"<&]*")*)\s*(/?)$)");
     for (size_t at = 0; at < svg.size();) {
         if (svg[at] == '&') {
-            size_t end = svg.find(';', at);
-            std::string entity = svg.substr(at, end - at + 1);
+            std::string entity = svg.substr(at, svg.find(';', at) - at + 1);
             EXPECT_TRUE(entity == "&amp;" || entity == "&lt;" || entity == "&gt;" ||
                         entity == "&quot;" || entity == "&#39;")
                 << entity;
@@ -116,29 +132,45 @@ void expect_well_formed(const std::string &svg) {
         }
         size_t end = svg.find('>', at);
         ASSERT_NE(end, std::string::npos);
-        std::smatch match;
         std::string inner = svg.substr(at + 1, end - at - 1);
-        ASSERT_TRUE(std::regex_match(inner, match, tag)) << inner;
-        if (match[1].length() > 0) {
+        bool closes = inner[0] == '/', empty = inner.back() == '/';
+        if (empty) inner.pop_back();
+        if (closes) inner.erase(0, 1);
+        size_t name = 0;
+        while (name < inner.size() && islower(inner[name]) != 0)
+            name++;
+        ASSERT_GT(name, 0u) << inner;
+        ASSERT_TRUE(attributes_well_formed(inner, name)) << inner;
+        if (closes) {
             ASSERT_FALSE(open.empty());
-            EXPECT_EQ(open.back(), match[2].str());
+            EXPECT_EQ(open.back(), inner);
             open.pop_back();
-        } else if (match[4].length() == 0) {
-            open.push_back(match[2].str());
+        } else if (!empty) {
+            open.push_back(inner.substr(0, name));
         }
         at = end + 1;
     }
     EXPECT_TRUE(open.empty());
 }
 
-/* x and width of the boxes of a fill, in order. */
-std::vector<std::pair<double, double>> boxes(const std::string &svg, const std::string &fill) {
-    std::vector<std::pair<double, double>> out;
-    std::regex box(
-        R"re(<rect x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)" height="[0-9.]+" fill="()re" + fill +
-        R"re()")re");
-    for (std::sregex_iterator i(svg.begin(), svg.end(), box), end; i != end; ++i)
-        out.emplace_back(std::stod((*i)[1]), std::stod((*i)[2]));
+/* The number of an attribute in a tag. */
+double attribute(const std::string &tag, const std::string &name) {
+    size_t at = tag.find(" " + name + "=\"");
+    return at == std::string::npos ? NAN : atof(tag.c_str() + at + name.size() + 3);
+}
+
+/* The rectangles of a fill, in order. */
+struct Box {
+    double first, second, top, height; /* x, width */
+};
+std::vector<Box> boxes(const std::string &svg, const std::string &fill) {
+    std::vector<Box> out;
+    for (size_t at = 0; (at = svg.find("<rect ", at)) != std::string::npos; at++) {
+        std::string tag = svg.substr(at, svg.find('>', at) - at);
+        if (tag.find("fill=\"" + fill + "\"") != std::string::npos)
+            out.push_back({attribute(tag, "x"), attribute(tag, "width"), attribute(tag, "y"),
+                           attribute(tag, "height")});
+    }
     return out;
 }
 
@@ -254,10 +286,9 @@ TEST(Timeline, OverlappingReadsStandBelowEachOther) {
         r.move(PLEC_TRACE_READ, i, i * MS, (i + 5) * MS, 1);
     r.move(PLEC_TRACE_READ, 9, 8 * MS, 10 * MS, 1);
     std::string svg = r.draw();
-    std::regex box(R"re(<rect x="([0-9.]+)" y="([0-9.]+)" width="[0-9.]+" height="8.0")re");
     std::vector<double> tops;
-    for (std::sregex_iterator i(svg.begin(), svg.end(), box), end; i != end; ++i)
-        tops.push_back(std::stod((*i)[2]));
+    for (const Box &box : boxes(svg, READ))
+        if (box.height == 8) tops.push_back(box.top); /* not the legend's */
     ASSERT_EQ(tops.size(), 4u);
     EXPECT_DOUBLE_EQ(tops[0], tops[1]); /* the first and the last, which share a row */
     EXPECT_DOUBLE_EQ(tops[2], tops[0] + 9);

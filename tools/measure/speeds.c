@@ -104,35 +104,54 @@ static void solve(struct plec_disk_speed *out, double small_s, double small_byte
     out->bytes_per_s = out->read_s > 0 ? 1 / slope : large_bytes / large_s;
 }
 
-enum plec_status plec_measure_disk(struct plec_disk_speed *out, struct plec_io *io,
-                                   const struct plec_speed_reads *small,
-                                   const struct plec_speed_reads *large,
+static enum plec_status open_files(struct plec_io **io, const struct plec_disk_args *args,
+                                   struct plec_error *err) {
+    enum plec_status status = plec_io_open(io, &args->io, err);
+    for (uint32_t i = 0; status == PLEC_OK && i < args->n_files; i++) {
+        uint32_t file; /* counts from 0, as they do */
+        status = plec_io_add_file(&file, *io, args->path(args->user, i), err);
+    }
+    return status;
+}
+
+static enum plec_status measure_reads_of(struct plec_disk_speed *out, struct reading *reading,
+                                         const struct plec_disk_args *args,
+                                         const struct plec_speed_progress *progress,
+                                         struct plec_error *err) {
+    double small_s = 0, small_bytes = 0, large_s = 0, large_bytes = 0;
+    plec_io_register(reading->io, reading->memory, (uint64_t)PLACES * ROOM);
+    reading->reads = &args->small;
+    enum plec_status status = time_reads(&small_s, &small_bytes, reading, progress, err);
+    out->n_bytes = reading->n_bytes;
+    reading->reads = &args->large;
+    if (status == PLEC_OK) status = time_reads(&large_s, &large_bytes, reading, progress, err);
+    out->n_bytes += reading->n_bytes;
+    struct plec_io_counters counters;
+    plec_io_get_counters(&counters, reading->io);
+    out->engine = counters.engine;
+    out->cache = counters.cache;
+    if (status == PLEC_OK) solve(out, small_s, small_bytes, large_s, large_bytes);
+    return status;
+}
+
+enum plec_status plec_measure_disk(struct plec_disk_speed *out, const struct plec_disk_args *args,
                                    const struct plec_speed_progress *progress,
                                    struct plec_error *err) {
     *out = (struct plec_disk_speed){0};
-    if (small->n == 0 || large->n == 0)
+    if (args->small.n == 0 || args->large.n == 0)
         return plec_fail(err, PLEC_BAD_INPUT, "NothingToRead", "there is nothing to read");
-    struct reading reading = {.io = io, .n_free = PLACES};
+    struct reading reading = {.n_free = PLACES};
+    for (uint32_t i = 0; i < PLACES; i++)
+        reading.free[i] = i;
     void *memory = NULL;
     if (posix_memalign(&memory, BLOCK, (size_t)PLACES * ROOM) != 0)
         return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "room to read into");
     memset(memory, 0, (size_t)PLACES * ROOM);
     reading.memory = memory;
-    for (uint32_t i = 0; i < PLACES; i++)
-        reading.free[i] = i;
-    plec_io_register(io, memory, (uint64_t)PLACES * ROOM);
-    double small_s = 0, small_bytes = 0, large_s = 0, large_bytes = 0;
-    reading.reads = small;
-    enum plec_status status = time_reads(&small_s, &small_bytes, &reading, progress, err);
-    out->n_bytes = reading.n_bytes;
-    reading.reads = large;
-    if (status == PLEC_OK) status = time_reads(&large_s, &large_bytes, &reading, progress, err);
-    out->n_bytes += reading.n_bytes;
-    struct plec_io_counters counters;
-    plec_io_get_counters(&counters, io);
-    out->engine = counters.engine;
-    out->cache = counters.cache;
-    if (status == PLEC_OK) solve(out, small_s, small_bytes, large_s, large_bytes);
+    enum plec_status status = open_files(&reading.io, args, err);
+    if (status == PLEC_OK) status = measure_reads_of(out, &reading, args, progress, err);
+    plec_io_close(reading.io); /* before the memory that it has registered */
+    free(memory);
     return status;
 }
 

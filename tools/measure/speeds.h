@@ -21,7 +21,7 @@ struct plec_speed_progress {
 
 /* Ranges to read, in this order. */
 struct plec_speed_reads {
-    const struct plec_range *ranges; /* [n]; files are numbers of the io's */
+    const struct plec_range *ranges; /* [n] */
     size_t n;
 };
 
@@ -31,13 +31,19 @@ struct plec_disk_speed {
     uint64_t n_bytes; /* read for it */
     const char *engine, *cache; /* "io_uring", "direct", ...: literals */
 };
+struct plec_disk_args {
+    struct plec_io_options io;
+    uint32_t n_files;
+    const char *(*path)(const void *user, uint32_t file);
+    const void *user;
+    struct plec_speed_reads small, large; /* of files below n_files */
+};
 /* Reads small ranges, then large ones, as many in flight as io and 64 MiB hold, each kind for half
  * a second at most and at least once. The two rates give both numbers; where the small ones are no
  * smaller than the large, or no slower, read_s is 0. PLEC_BAD_INPUT "NothingToRead";
  * PLEC_NO_MEMORY; PLEC_IO of the first read that failed. */
-PLEC_MUST_USE enum plec_status plec_measure_disk(struct plec_disk_speed *out, struct plec_io *io,
-                                                 const struct plec_speed_reads *small,
-                                                 const struct plec_speed_reads *large,
+PLEC_MUST_USE enum plec_status plec_measure_disk(struct plec_disk_speed *out,
+                                                 const struct plec_disk_args *args,
                                                  const struct plec_speed_progress *progress,
                                                  struct plec_error *err);
 

@@ -346,30 +346,29 @@ static void tell_measured(void *user, uint64_t n_bytes) {
     plec_progress_update(&p->progress, p->measured_bytes);
 }
 
+static const char *path_of(const void *user, uint32_t file) {
+    return plec_container_file_path(user, file);
+}
+
 static enum plec_status measure_disk(struct planning *p, struct plec_error *err) {
-    enum plec_io_cache cache = p->o.stream.io_cache;
-    struct plec_io_options options = {.engine = p->o.stream.io_engine,
-                                      .cache = cache == PLEC_CACHE_AUTO &&
-                                                       p->o.stream.io_engine != PLEC_IO_MMAP
-                                                   ? PLEC_CACHE_DIRECT
-                                                   : cache,
-                                      .log = plec_cli_log()};
-    struct plec_io *io = NULL;
-    struct plec_disk_speed speed = {0};
-    const struct plec_speed_progress progress = {tell_measured, p};
-    uint32_t n_files = plec_container_n_files(p->container);
-    if (n_files > 4096) options.max_files = n_files;
+    const struct plec_stream_options *stream = &p->o.stream;
+    bool direct = stream->io_cache == PLEC_CACHE_AUTO && stream->io_engine != PLEC_IO_MMAP;
     enum plec_status status = sample_reads(p, err);
-    if (status == PLEC_OK) status = plec_io_open(&io, &options, err);
-    for (uint32_t i = 0; status == PLEC_OK && i < n_files; i++) {
-        uint32_t file; /* counts from 0, as the container's files do */
-        status = plec_io_add_file(&file, io, plec_container_file_path(p->container, i), err);
-    }
+    if (status != PLEC_OK) return status;
+    struct plec_disk_args args = {.io = {.engine = stream->io_engine,
+                                         .cache = direct ? PLEC_CACHE_DIRECT : stream->io_cache,
+                                         .log = plec_cli_log()},
+                                  .n_files = plec_container_n_files(p->container),
+                                  .path = path_of,
+                                  .user = p->container,
+                                  .small = p->reads[0],
+                                  .large = p->reads[1]};
+    if (args.n_files > 4096) args.io.max_files = args.n_files;
+    const struct plec_speed_progress progress = {tell_measured, p};
+    struct plec_disk_speed speed;
     p->progress = plec_progress_start("measuring the disk", 0, PLEC_PROGRESS_BYTES);
-    if (status == PLEC_OK)
-        status = plec_measure_disk(&speed, io, &p->reads[0], &p->reads[1], &progress, err);
+    status = plec_measure_disk(&speed, &args, &progress, err);
     plec_progress_end(&p->progress);
-    plec_io_close(io);
     p->plan.machine.disk_bytes_per_s = speed.bytes_per_s;
     p->plan.machine.read_s = speed.read_s;
     p->plan.io_engine = speed.engine;
