@@ -281,6 +281,16 @@ template <class F> struct plec_mm_rests<F, 2> {
 template <class F, int NT> struct plec_mm_sums {
     typedef plec_mm_shape<F, NT> S;
     float sum[S::GROUPS][4];
+    uint32_t table[F::n_table + 1];
+
+    /* A tile has no 2^24 rows, but the compiler does not know: it would set a table's constants
+     * anew before every use, an instruction each time. */
+    __device__ __forceinline__ void open(uint32_t n_rows) {
+        F::table(table);
+#pragma unroll
+        for (int i = 0; i < (int)F::n_table; i++)
+            table[i] += n_rows >> 24;
+    }
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -295,8 +305,8 @@ template <class F, int NT> struct plec_mm_sums {
 #pragma unroll
         for (int b = 0; b < F::k_step / 32; b++) {
             uint32_t a[2][4];
-            F::pairs(a[0], in.words[0], b);
-            F::pairs(a[1], in.words[1], b);
+            F::pairs(a[0], in.words[0], b, table);
+            F::pairs(a[1], in.words[1], b, table);
             if constexpr (F::block > 32)
                 add_plain(in, a, stage, b, n_rows);
             else if constexpr (F::block == 32)
@@ -507,6 +517,7 @@ static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
         struct plec_mm_work work = plec_mm_work_at<S::ROWS>(args, at, n_steps);
         plec_mm_loader<F, NT> loader;
         plec_mm_sums<F, NT> sums;
+        sums.open(work.tile.n_rows);
         loader.open(args, work, stages);
         sums.clear();
 #pragma unroll

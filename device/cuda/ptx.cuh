@@ -63,6 +63,17 @@ PLEC_PTX_FUNCTION void plec_barrier_arrive(int id, int n_threads PLEC_HERE) {
                           : "memory"));
 }
 
+/* PRMT as it is: __byte_perm masks its selector first. Selector nibbles are 0 to 7. */
+PLEC_PTX_FUNCTION uint32_t plec_byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
+#ifdef PLEC_CUDA_EMULATED
+    return __byte_perm(low, high, selector);
+#else
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
+    return out;
+#endif
+}
+
 /* ---- vector accesses: one access each, aligned to its size ----------------------------------- */
 
 /* 16 bytes from shared or global memory. */

@@ -26,8 +26,9 @@ inline double bf16_value(uint32_t bits) {
 
 /* What a format's own zero is among an MMA's operands. */
 template <class F> uint32_t zero_code_bits() {
-    uint32_t words[F::lane_words] = {}, out[4];
-    F::pairs(out, words, 0);
+    uint32_t words[F::lane_words] = {}, table[F::n_table + 1], out[4];
+    F::table(table);
+    F::pairs(out, words, 0, table);
     return out[0] & 0xFFFFu;
 }
 
@@ -44,6 +45,7 @@ template <class T> class PlaneCopy {
 
   public:
     PlaneCopy(const Matrix &m, uint32_t n_valid) : planes_(plec_planes_of<F>(m.rows, m.cols)) {
+        F::table(table_);
         bytes_.assign(planes_.n_bytes / 4, 0xFFFFFFFFu);
         for (uint32_t r = 0; r < m.rows; r++) {
             plec_fragment_row row =
@@ -64,7 +66,7 @@ template <class T> class PlaneCopy {
     double weight(uint32_t r, uint32_t k) const {
         Place at = place(r, k);
         uint32_t head[4], rest[4];
-        F::pairs(head, at.words, at.block);
+        F::pairs(head, at.words, at.block, table_);
         Rests<F>::get(rest, at.words, at.block);
         uint32_t shift = 16 * (at.i & 1), pair = at.i / 2;
         double code = bf16_value(head[pair] >> shift) + bf16_value(rest[pair] >> shift);
@@ -78,7 +80,7 @@ template <class T> class PlaneCopy {
     uint32_t code_bits(uint32_t r, uint32_t k) const {
         Place at = place(r, k);
         uint32_t head[4];
-        F::pairs(head, at.words, at.block);
+        F::pairs(head, at.words, at.block, table_);
         return head[at.i / 2] >> 16 * (at.i & 1) & 0xFFFFu;
     }
 
@@ -104,6 +106,7 @@ template <class T> class PlaneCopy {
     uint8_t *data() { return reinterpret_cast<uint8_t *>(bytes_.data()); }
 
     plec_planes planes_;
+    uint32_t table_[F::n_table + 1];
     std::vector<uint32_t> bytes_;
 };
 

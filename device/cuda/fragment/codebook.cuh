@@ -9,19 +9,26 @@
 /* The steps plus 128 are bytes: two tables of eight are looked up for four codes at once, and a
  * code's upper bit chooses between the two. */
 struct plec_fragment_iq4 : plec_fragment_defaults {
-    enum { offset = 128 };
+    enum { offset = 128, n_table = 4 };
+    PLEC_HD void table(uint32_t *words) {
+        words[0] = 0x3F2D1801u;
+        words[1] = 0x766A5D4Fu;
+        words[2] = 0xA6998D81u;
+        words[3] = 0xF1D9C5B5u;
+    }
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[b] |= code << (8 * p + 4 * side);
     }
-    PLEC_HD uint32_t look_up(uint32_t index, uint32_t chooser) {
-        uint32_t low = plec_permute(0x3F2D1801u, 0x766A5D4Fu, index);
-        uint32_t high = plec_permute(0xA6998D81u, 0xF1D9C5B5u, index);
+    PLEC_HD uint32_t look_up(const uint32_t *table, uint32_t index, uint32_t chooser) {
+        uint32_t low = plec_permute(table[0], table[1], index);
+        uint32_t high = plec_permute(table[2], table[3], index);
         return plec_permute(low, high, chooser);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *table) {
         uint32_t index = words[b] & 0x77777777u;
         uint32_t chooser = (words[b] >> 1 & 0x44444444u) | 0x32103210u;
-        uint32_t first = look_up(index, chooser), second = look_up(index >> 16, chooser >> 16);
+        uint32_t first = look_up(table, index, chooser),
+                 second = look_up(table, index >> 16, chooser >> 16);
         out[0] = plec_permute(first, 0, 0x4140u);
         out[1] = plec_permute(first, 0, 0x4342u);
         out[2] = plec_permute(second, 0, 0x4140u);

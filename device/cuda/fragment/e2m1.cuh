@@ -9,16 +9,20 @@
 
 /* A code's magnitude is looked up as the whole number 2v, its sign moves into the upper byte. */
 struct plec_fragment_e2m1 : plec_fragment_defaults {
-    enum { unit = 132 - token_shift };
+    enum { unit = 132 - token_shift, n_table = 2 };
+    PLEC_HD void table(uint32_t *words) {
+        words[0] = 0x03020100u;
+        words[1] = 0x0C080604u;
+    }
     /* Nibbles 0-3 make pairs (0, 2), (1, 3), nibbles 4-7 likewise. */
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[b] |= code << (16 * (p >> 1) + 4 * (p & 1) + 8 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *table) {
         uint32_t word = words[b], magnitudes = word & 0x77777777u;
         uint32_t odd = word & 0x80808080u, even = word << 4 & 0x80808080u;
-        uint32_t first = plec_permute(0x03020100u, 0x0C080604u, magnitudes);
-        uint32_t second = plec_permute(0x03020100u, 0x0C080604u, magnitudes >> 16);
+        uint32_t first = plec_permute(table[0], table[1], magnitudes);
+        uint32_t second = plec_permute(table[0], table[1], magnitudes >> 16);
         out[0] = plec_permute(first, even, 0x5240u);
         out[1] = plec_permute(first, odd, 0x5341u);
         out[2] = plec_permute(second, even, 0x7260u);

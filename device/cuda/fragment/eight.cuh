@@ -49,7 +49,7 @@ struct plec_fragment_mxfp8 : plec_fragment_bytes {
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[2 * b + p / 2] |= code << (8 * (p & 1) + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p += 2) {
             uint32_t word = words[2 * b + p / 2];
             out[p] = (word << 8 & 0x80008000u) | (word << 4 & 0x07F007F0u);

@@ -20,7 +20,7 @@ struct plec_fragment_q2_k : plec_fragment_defaults {
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[b / 2] |= code << (shift(b, p) + 4 * (p & 1) + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++)
             out[p] = words[b / 2] >> shift(b, p) & (p & 1 ? 0x00300030u : 0x00030003u);
     }
@@ -55,7 +55,7 @@ struct plec_fragment_q3_k : plec_fragment_defaults {
         words[b / 2] |= (code & 3u) << (8 * (b & 1) + 2 * p + 16 * side);
         words[4 + b / 4] |= code >> 2 << (4 * (b & 3) + p + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++) {
             uint32_t at = 4 * (b & 3) + p, third = words[4 + b / 4];
             third = at < 2 ? third << (2 - at) : third >> (at - 2);

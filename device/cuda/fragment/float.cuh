@@ -22,7 +22,7 @@ struct plec_fragment_sixteens : plec_fragment_defaults {
 
 struct plec_fragment_bf16 : plec_fragment_sixteens {
     typedef plec_fragment_inline<1, sizeof(struct plec_bf16_block)> file;
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++)
             out[p] = words[4 * b + p];
     }
@@ -31,7 +31,7 @@ struct plec_fragment_bf16 : plec_fragment_sixteens {
 struct plec_fragment_f16 : plec_fragment_sixteens {
     typedef plec_fragment_inline<1, sizeof(struct plec_f16_block)> file;
     enum { parts = 2 };
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++) {
             uint32_t word = words[4 * b + p];
             out[p] = plec_permute(plec_f32_bits(plec_fragment_half(word, 0)),

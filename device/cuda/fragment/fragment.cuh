@@ -33,7 +33,8 @@
  *   row_scale(row)                  f32 that all sums of a row are multiplied by
  *   has_nan(row, first, stride)     whether a code or a scale among every stride-th from first is
  *                                   NaN: then a product with the row is, and its row scale will be
- *   pairs(out, words, b)            the four pairs of block b: the main loop's work
+ *   table(words)                    n_table words that pairs looks codes up in
+ *   pairs(out, words, b, table)     the four pairs of block b: the main loop's work
  *   scale(record, super, s)         of block s
  *   minimum(record, super, s)       likewise
  */
@@ -42,8 +43,8 @@
 
 #include "lyrw/codec/bits.h"
 
-#if defined(__CUDA_ARCH__)
-#include <cuda_fp16.h>
+#if defined(__CUDACC__)
+#include "device/cuda/ptx.cuh"
 #endif
 
 /* One row of a matrix in file layout. */
@@ -66,7 +67,7 @@ PLEC_HD uint32_t plec_fragment_place(uint32_t blocks, uint32_t e) {
 /* PRMT: byte i of the result is the byte that nibble i of the selector (0..7) names in high:low. */
 PLEC_HD uint32_t plec_permute(uint32_t low, uint32_t high, uint32_t selector) {
 #if defined(__CUDA_ARCH__)
-    return __byte_perm(low, high, selector);
+    return plec_byte_permute(low, high, selector);
 #else
     uint64_t both = (uint64_t)high << 32 | low;
     uint32_t out = 0;
@@ -160,6 +161,7 @@ struct plec_fragment_defaults {
         lane_words = 8,
         record_words = 4,
         super_words = 0,
+        n_table = 0,
         offset = 0,
         has_minimum = 0,
         spread = 0,
@@ -168,6 +170,7 @@ struct plec_fragment_defaults {
         unit = 133 - token_shift
     };
     PLEC_HD uint32_t super(const plec_fragment_row &, uint32_t) { return 0; }
+    PLEC_HD void table(uint32_t *) {}
     PLEC_HD float row_scale(const plec_fragment_row &) { return 1.0f; }
     PLEC_HD bool has_nan(const plec_fragment_row &, uint32_t, uint32_t) { return false; }
     PLEC_HD float minimum(const uint32_t *, uint32_t, uint32_t) { return 0.0f; }
@@ -181,7 +184,7 @@ struct plec_fragment_nibbles : plec_fragment_defaults {
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[b] |= code << (4 * p + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         uint32_t low = words[b], high = low >> 8;
         out[0] = low & 0x000F000Fu;
         out[1] = low & 0x00F000F0u;
@@ -197,7 +200,7 @@ struct plec_fragment_fives : plec_fragment_defaults {
         words[b] |= (code & 15u) << (4 * p + 16 * side);
         words[8 + b / 4] |= code >> 4 << (4 * (b & 3) + p + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++) {
             uint32_t at = 4 * (b & 3) + p, fifth = words[8 + b / 4];
             fifth = at < 4 ? fifth << (4 - at) : fifth >> (at - 4);
@@ -212,7 +215,7 @@ struct plec_fragment_bytes : plec_fragment_defaults {
     PLEC_HD void put(uint32_t *words, uint32_t b, uint32_t p, uint32_t side, uint32_t code) {
         words[2 * b + p / 2] |= code << (16 * (p & 1) + 8 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++)
             out[p] = plec_permute(words[2 * b + p / 2], 0, p & 1 ? 0x4342u : 0x4140u);
     }

@@ -20,7 +20,7 @@ struct plec_fragment_q6_k : plec_fragment_defaults {
         three[pair - 6] |= (code & 15u) << (12 + 16 * side);
         three[2] |= code >> 4 << (12 + 2 * (pair - 6) + 16 * side);
     }
-    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b) {
+    PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         const uint32_t *three = words + 3 * (b / 2);
         if (b % 2 == 0) {
             out[0] = three[0] & 0x003F003Fu;

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Counts the instructions of the main loop of each mm_sync kernel for tiles of 8 tokens, per weight
+# and lane: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
+#   sh tools/count_loop.sh [ARCH]          default 90a
+# Columns: kernel, code, instructions in the loop, weights of a lane in it, instructions a weight, and
+# of these integer (logic, shifts, permutes, adds), float, matrix, shared memory, the rest.
+# A loop is the code from a label to the last branch back to it; the main loop is the shortest that
+# holds an MMA. Code that a forward branch can skip counts.
+set -eu
+cd "$(dirname "$0")/.."
+arch=${1:-90a}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nvcc=${NVCC:-nvcc}
+disassembler=${NVDISASM:-$(command -v nvdisasm || true)}
+
+cat >"$work/count.awk" <<'AWK'
+function kind(op) {
+    if (op ~ /^(mma|HMMA)/) return "matrix"
+    if (op ~ /^(ld\.shared|st\.shared|LDS|STS)/) return "shared"
+    if (op ~ /^(and|or|xor|not|lop3|shl|shr|shf|prmt|add\.[su]|sub\.[su]|mad|mul\.(lo|wide)|setp|selp|cvt\.u|bfi|LOP3|SHF|PRMT|IADD|IMAD|LEA|ISETP|SEL|VIADD|UIADD|UIMAD|ULEA|ULOP3|UISETP|USEL|PLOP3|IMNMX|VIMNMX)/)
+        return "integer"
+    if (op ~ /^(fma|mul\.|add\.|sub\.|neg\.|cvt|FFMA|FMUL|FADD|HADD|HFMA|HMUL|F2F|I2F|FSEL)/) return "float"
+    return "other"
+}
+function finish(    i, a, b, best, op, k, n, total, weights) {
+    if (name == "") return
+    best = 0
+    for (i = 1; i <= n_lines; i++)
+        if (back[i]) {
+            a = back[i]
+            n = 0
+            for (b = a; b <= i; b++) if (ops[b] ~ /^(mma|HMMA)/) n++
+            if (n > 0 && (!best || i - a < best_size)) { best = i; best_size = i - a; first = a }
+        }
+    if (!best) return
+    split("", count)
+    total = 0
+    for (b = first; b <= best; b++) if (ops[b] != "") { count[kind(ops[b])]++; total++ }
+    weights = 8 * count["matrix"] / (name ~ /_f16/ ? 2 : 1)
+    printf "%-12s %-5s %5d %4d  %5.2f  %5.2f %5.2f %5.2f %5.2f %5.2f\n", name, code, total, weights,
+        total / weights, count["integer"] / weights, count["float"] / weights,
+        count["matrix"] / weights, count["shared"] / weights, count["other"] / weights
+}
+function begin(symbol) {
+    finish()
+    name = ""
+    n_lines = 0
+    split("", ops); split("", back); split("", label)
+    if (symbol !~ /7mm_syncI.*Li8E/) return
+    name = symbol
+    sub(/.*plec_fragment_/, "", name)
+    sub(/Li8E.*/, "", name)
+}
+/^\.text\./ && code == "SASS" { begin($0); next }
+/\.entry / && code == "PTX" { begin($0); next }
+name == "" { next }
+{
+    line = $0
+    gsub(/\/\*[^*]*\*\//, "", line)
+    sub(/^[ \t{]+/, "", line)
+    if (line ~ /^(\$L|\.L_x?)[^ :]*:/) {
+        n_lines++
+        sub(/:.*/, "", line)
+        label[line] = n_lines
+        next
+    }
+    target = ""
+    if (match(line, /(\$L[A-Za-z0-9_]+|\.L_x?[A-Za-z0-9_]+)/)) target = substr(line, RSTART, RLENGTH)
+    sub(/^@!?[%A-Z0-9a-z]+[ \t]+/, "", line)
+    if (line !~ /^[A-Za-z]/) next
+    op = line
+    sub(/[ \t;].*/, "", op)
+    if (code == "SASS" && op == "NOP") next
+    n_lines++
+    ops[n_lines] = op
+    if (op ~ /^(bra|BRA)/ && target in label) back[n_lines] = label[target]
+}
+END { finish() }
+AWK
+
+echo "kernel       code  instr  wts  /wt    int   float  mma   smem  other   (sm_$arch, 8 tokens)"
+for source in device/cuda/mm_sync_*.cu; do
+    flags="-O3 -std=c++17 -gencode arch=compute_$arch,code=sm_$arch -I."
+    "$nvcc" -O3 -std=c++17 -arch="compute_$arch" -I. -ptx "$source" -o "$work/k.ptx"
+    awk -v code=PTX -f "$work/count.awk" "$work/k.ptx"
+    [ -n "$disassembler" ] || continue
+    # shellcheck disable=SC2086
+    "$nvcc" $flags -cubin "$source" -o "$work/k.cubin"
+    "$disassembler" -c "$work/k.cubin" 2>/dev/null >"$work/k.sass"
+    awk -v code=SASS -f "$work/count.awk" "$work/k.sass"
+done
