@@ -27,7 +27,7 @@ TEST_P(CudaMmSyncFormats, EqualsTheReferenceInEveryLayout) {
         BankSpec spec =
             mm_spec(format, format, format, turn % 3 == 0 ? 96 : 32, turn % 2 ? 40 : 96);
         spec.fusion = FUSIONS[layout];
-        spec.maths = biting_maths(static_cast<int>((f + 2 * layout) % PLEC_N_ACTIVATIONS));
+        set_maths(&spec, static_cast<int>((f + 2 * layout) % PLEC_N_ACTIVATIONS));
         spec.bias = turn % 2 ? PLEC_FORMAT_F32 : turn % 5 == 0 ? PLEC_FORMAT_BF16 : -1;
         spec.scales = turn % 3 == 1;
         spec.n_entries = 3;
@@ -90,7 +90,7 @@ TEST(CudaMmSync, LetsGateUpAndDownDifferInFormat) {
 TEST(CudaMmSync, WorksWithoutAGate) {
     for (int activation : {PLEC_RELU_SQR, PLEC_GELU_ERF, PLEC_SILU}) {
         BankSpec spec = mm_spec(-1, PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q4_0, 64, 96);
-        spec.maths = biting_maths(activation);
+        set_maths(&spec, activation);
         spec.bias = PLEC_FORMAT_F16;
         expect_case(spec, 4, 2);
     }
@@ -103,7 +103,7 @@ TEST(CudaMmSync, GivesATokenTheSameBitsAloneAndAmongMany) {
         spec.n_entries = 1;
         CudaDevice cuda;
         Bank bank(spec);
-        UploadedBank uploaded(&cuda, bank.get());
+        PackedBank uploaded(&cuda, bank.get());
         Step many = make_step(bank.get(), 21, 1, 7);
         std::vector<float> all = run_with_canary(&cuda, uploaded.get(), many);
         size_t in = spec.input_dim, out = spec.output_dim;
@@ -123,7 +123,7 @@ TEST(CudaMmSync, KeepsATokenOfNanToItself) {
     spec.n_entries = 2;
     CudaDevice cuda;
     Bank bank(spec);
-    UploadedBank uploaded(&cuda, bank.get());
+    PackedBank uploaded(&cuda, bank.get());
     Step step = make_step(bank.get(), 4, 2, 7);
     std::vector<float> clean = run_with_canary(&cuda, uploaded.get(), step);
     std::fill(step.x.begin() + 256, step.x.begin() + 512, NAN);
@@ -156,13 +156,13 @@ TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {
     for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4}) {
         BankSpec spec = mm_spec(format, format, format, 64, 64);
         spec.n_entries = 1;
-        spec.maths = biting_maths(PLEC_RELU);
+        set_maths(&spec, PLEC_RELU);
         Bank bank(spec);
         Step step = make_step(bank.get(), 3, 1, 7);
         for (size_t i = 0; i < step.x.size(); i++)
             step.x[i] = std::ldexp(step.x[i], i < 64 ? -15 : i < 128 ? 0 : 15);
         CudaDevice cuda;
-        UploadedBank uploaded(&cuda, bank.get());
+        PackedBank uploaded(&cuda, bank.get());
         std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
         expect_elements(got, reference_step(bank.get(), step, PLEC_REFERENCE_BF16), 64);
     }
@@ -173,7 +173,7 @@ TEST(CudaMmSync, MakesInPartsWhatItMakesAtOnce) {
     spec.n_entries = 5;
     CudaDevice cuda;
     Bank bank(spec);
-    UploadedBank uploaded(&cuda, bank.get());
+    PackedBank uploaded(&cuda, bank.get());
     Step step = make_step(bank.get(), 13, 2, 7);
     std::vector<float> at_once = CudaLaunch(&cuda, uploaded.get(), step).run();
     CudaLaunch parts(&cuda, uploaded.get(), step);

@@ -8,7 +8,11 @@ function(plec_emulated_test name)
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_include_directories(${name} BEFORE PRIVATE ${plec_emulation_dir}/stub)
   target_link_libraries(${name} PRIVATE plec_flags ${arg_LIBRARIES} GTest::gtest_main)
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
+  set(label emu)
+  if(name MATCHES "_slow_test$")
+    set(label slow)
+  endif()
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60)
 endfunction()
 
 plec_emulated_library(emu_contract ${contract_cases})
@@ -28,10 +32,10 @@ if(PLEC_HAVE_CHECKED_EMULATION)
 endif()
 
 # The CUDA backend in the emulation: tests/cuda_<module>_test.cc, each a program plain and, as
-# <name>_checked, with every access checked.
+# <name>_checked, with every access checked; cuda_<module>_slow_test.cc plain alone.
 function(plec_cuda_test name)
   plec_emulated_test(${name} ${name}.cc LIBRARIES plec_cuda_emu plec_device)
-  if(PLEC_HAVE_CHECKED_EMULATION)
+  if(PLEC_HAVE_CHECKED_EMULATION AND NOT name MATCHES "_slow_test$")
     plec_emulated_test(${name}_checked ${name}.cc LIBRARIES plec_cuda_emu_checked plec_device)
     target_compile_definitions(${name}_checked PRIVATE PLEC_CHECKED=1)
   endif()

@@ -20,250 +20,36 @@
 #ifndef PLEC_DEVICE_CUDA_MM_SYNC_CUH
 #define PLEC_DEVICE_CUDA_MM_SYNC_CUH
 
-#include "device/cuda/maths.cuh"
-#include "device/cuda/mm_args.h"
-#include "device/cuda/planes.cuh"
-#include "device/cuda/ptx.cuh"
+#include "device/cuda/mm_finish.cuh"
+#include "device/cuda/mm_tokens.cuh"
+#include "device/cuda/mm_weights.cuh"
 
-template <class F, int NT> struct plec_mm_shape {
-    enum {
-        THREADS = 128,
-        ROWS = 64, /* weight rows of a block: 4 slabs */
-        STAGES = 3,
-        GROUPS = NT / 8, /* MMAs wide */
-        CHUNKS = F::lane_words / 4,
-        REST = F::lane_words % 4, /* 0 or 2 words */
-        CHUNK_COLS = F::k_step / CHUNKS,
-        RECORD = F::record_words * 4,
-        HAS_SUMS = F::offset != 0 || F::has_minimum,
-        BLOCK = F::block < 32 ? 16 : 32,
-        STEP_SUMS = HAS_SUMS ? F::k_step / BLOCK : 0,
-        TOKEN_PITCH = F::k_step * 2 + 64,
-        TOKEN_THREADS = THREADS / NT, /* threads that copy one token */
-        /* byte offsets in a stage */
-        RECORDS = ROWS * F::lane_words * 16,
-        SUPERS = RECORDS + ROWS * RECORD,
-        TOKENS = SUPERS + ROWS * F::super_words * 4,
-        SUMS = TOKENS + NT * TOKEN_PITCH,
-        STAGE = SUMS + STEP_SUMS * NT * 4,
-        OUT_PITCH = 68,
-        /* blocks an SM should hold: bounds the registers; blocks of 16 keep more scales in them */
-        RESIDENT = NT > 8          ? 2
-                   : F::block < 32 ? 3
-                                   : 4,
-        BYTES = STAGES * STAGE
-    };
-    static_assert(NT * OUT_PITCH * 4 <= BYTES, "the products reuse the stages");
-    static_assert(STAGE % 16 == 0, "stages are aligned for 16-byte copies");
-};
-
-/* What a block works on. */
-struct plec_mm_work {
-    struct plec_cuda_tile tile;
-    uint32_t first_channel, split;
-    uint32_t first_step, end_step; /* of the split */
-};
-
-template <int ROWS>
-static __device__ __forceinline__ struct plec_mm_work
-plec_mm_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) {
-    struct plec_mm_work work;
-    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? ROWS / 2 : ROWS;
-    uint32_t n_blocks = (args.n_channels + channels - 1) / channels;
-    work.split = (uint32_t)(at % args.n_splits);
-    at /= args.n_splits;
-    work.first_channel = (uint32_t)(at % n_blocks) * channels;
-    work.tile = args.rows.tiles[at / n_blocks];
-    work.first_step = (uint32_t)((uint64_t)n_steps * work.split / args.n_splits);
-    work.end_step = (uint32_t)((uint64_t)n_steps * (work.split + 1) / args.n_splits);
-    return work;
-}
-
-/* Where one weight row lies. */
-struct plec_mm_row {
-    const uint8_t *planes;
-    uint32_t row, channel;
-    bool there;
-};
-
-/* Row `slot` (0..15) of a warp's slab. */
-static __device__ __forceinline__ struct plec_mm_row
-plec_mm_row_of(const struct plec_mm_args &args, const struct plec_mm_work &work, uint32_t slot) {
-    struct plec_mm_row out;
-    uint32_t warp = threadIdx.x / 32, n = args.n_channels;
-    bool both = args.kind == PLEC_MM_GATE_AND_UP, up = both && slot >= 8;
-    out.channel = work.first_channel + (both ? warp * 8 + slot % 8 : warp * 16 + slot);
-    out.there = out.channel < n;
-    uint32_t channel = out.there ? out.channel : 0;
-    out.row = !both ? channel
-              : up  ? plec_cuda_up_row(args.bank.fusion, n, channel)
-                    : plec_cuda_gate_row(args.bank.fusion, n, channel);
-    out.planes =
-        args.weights.planes + args.weights.slots[work.tile.expert] * args.weights.slot_bytes;
-    if (up && args.weights.n_matrices == 2) out.planes += args.weights.matrix_bytes;
-    return out;
-}
-
-/* One thread's part of filling stages: sources of the next step, moved on after each. */
-template <class F, int NT> struct plec_mm_loader {
+/* The stages in turn. */
+template <class F, int NT> struct plec_mm_ring {
     typedef plec_mm_shape<F, NT> S;
-    const uint8_t *codes[2];
-    const uint8_t *scales; /* lanes 0-15: a record, lanes 16-31: a super */
-    uint64_t codes_step, scales_step;
-    const uint16_t *token;
-    const float *sums;
+    plec_mm_weight_loader<F, NT> weights;
+    plec_mm_token_loader<F, NT> tokens;
     uint32_t k, k_end; /* columns: of the next step, and where the split ends */
-    unsigned to;       /* the next stage */
-    unsigned codes_to, scales_to, token_to, sums_to;
-    bool codes_there[2], scales_there, token_there;
-
-    static __device__ __forceinline__ unsigned lane() { return threadIdx.x % 32; }
+    unsigned to;       /* the next stage to fill */
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args,
                                          const struct plec_mm_work &work, unsigned stages) {
-        open_weights(args, work);
-        open_tokens(args, work);
+        weights.open(args, work);
+        tokens.open(args, work);
         k = work.first_step * F::k_step;
         k_end = min(work.end_step * F::k_step, args.tokens.pitch);
         to = stages;
     }
 
-    __device__ __forceinline__ void open_weights(const struct plec_mm_args &args,
-                                                 const struct plec_mm_work &work) {
-        plec_planes planes = plec_planes_of<F>(args.weights.rows, args.weights.cols);
-        unsigned warp = threadIdx.x / 32, g = lane() / 4, c = lane() % 4;
-        uint64_t cells = (uint64_t)work.first_step * planes.rows;
-        codes_step = (uint64_t)planes.rows * (F::lane_words * 16);
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-            struct plec_mm_row row = plec_mm_row_of(args, work, g + 8 * side);
-            codes[side] = row.planes + (cells + row.row) * (F::lane_words * 16) + c * 16;
-            codes_there[side] = row.there;
-        }
-        codes_to = warp * (16 * F::lane_words * 16) + lane() * 16;
-        if constexpr (F::record_words == 0) return;
-        struct plec_mm_row row = plec_mm_row_of(args, work, lane() % 16);
-        bool super = F::super_words != 0 && lane() >= 16;
-        unsigned size = super ? 4u : (unsigned)S::RECORD;
-        scales_there = row.there && (super || lane() < 16);
-        scales = row.planes + (super ? planes.supers : planes.records) + (cells + row.row) * size;
-        scales_step = (uint64_t)planes.rows * size;
-        scales_to = (super ? S::SUPERS : S::RECORDS) + (warp * 16 + lane() % 16) * size;
-    }
-
-    __device__ __forceinline__ void open_tokens(const struct plec_mm_args &args,
-                                                const struct plec_mm_work &work) {
-        const struct plec_mm_tokens &tokens = args.tokens;
-        unsigned n = threadIdx.x / S::TOKEN_THREADS, first = threadIdx.x % S::TOKEN_THREADS;
-        token_there = n < work.tile.n_rows;
-        uint32_t row = work.tile.first_row + (token_there ? n : 0);
-        if (tokens.row != NULL) row = tokens.row[row];
-        uint32_t column = work.first_step * F::k_step;
-        token = tokens.x + plec_cuda_at(row, tokens.pitch) + column + first * 8;
-        token_to = S::TOKENS + n * S::TOKEN_PITCH + first * 16;
-        if constexpr (!S::HAS_SUMS) return;
-        sums = tokens.sums + plec_cuda_at(row, tokens.pitch / S::BLOCK) + column / S::BLOCK + first;
-        sums_to = S::SUMS + (first * NT + n) * 4;
-    }
-
     /* Starts the copies of one step; past the split's end an empty group, for the count. */
     __device__ __forceinline__ void load(unsigned stages) {
         if (k < k_end) {
-            load_codes();
-            if constexpr (F::record_words != 0) load_scales();
-            load_tokens();
+            weights.load(to, k, k_end);
+            tokens.load(to, k, k_end);
             k += F::k_step;
         }
         plec_copy_async_commit();
         to = to == stages + (S::STAGES - 1) * S::STAGE ? stages : to + S::STAGE;
-    }
-
-    __device__ __forceinline__ void load_codes() {
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-            unsigned at = to + codes_to + side * (8 * F::lane_words * 16);
-#pragma unroll
-            for (int j = 0; j < S::CHUNKS; j++)
-                plec_copy_async_16(at + j * 512, codes[side] + j * 64,
-                                   codes_there[side] && k + j * S::CHUNK_COLS < k_end);
-            if constexpr (S::REST != 0)
-                plec_copy_async_8(at - lane() * 8 + S::CHUNKS * 512,
-                                  codes[side] + S::CHUNKS * 64 - lane() % 4 * 8, codes_there[side]);
-            codes[side] += codes_step;
-        }
-    }
-
-    __device__ __forceinline__ void load_scales() {
-        unsigned at = to + scales_to;
-        bool super = F::super_words != 0 && lane() >= 16;
-        if (super) {
-            plec_copy_async_4(at, scales, scales_there);
-        } else if (lane() < 16) {
-            if constexpr (S::RECORD >= 16) plec_copy_async_16(at, scales, scales_there);
-            if constexpr (S::RECORD == 32) plec_copy_async_16(at + 16, scales + 16, scales_there);
-            if constexpr (S::RECORD == 8) plec_copy_async_8(at, scales, scales_there);
-            if constexpr (S::RECORD == 4) plec_copy_async_4(at, scales, scales_there);
-        }
-        scales += scales_step;
-    }
-
-    __device__ __forceinline__ void load_tokens() {
-        unsigned first = threadIdx.x % S::TOKEN_THREADS;
-#pragma unroll
-        for (int q = 0; q < F::k_step / 8; q += S::TOKEN_THREADS)
-            if (F::k_step / 8 >= S::TOKEN_THREADS || first < F::k_step / 8)
-                plec_copy_async_16(to + token_to + q * 16, token + q * 8,
-                                   token_there && k + (q + first) * 8 < k_end);
-        token += F::k_step;
-        if constexpr (S::HAS_SUMS) load_sums();
-    }
-
-    __device__ __forceinline__ void load_sums() {
-        unsigned first = threadIdx.x % S::TOKEN_THREADS;
-#pragma unroll
-        for (int s = 0; s < S::STEP_SUMS; s += S::TOKEN_THREADS)
-            if (S::STEP_SUMS >= S::TOKEN_THREADS || first < S::STEP_SUMS)
-                plec_copy_async_4(to + sums_to + s * NT * 4, sums + s,
-                                  token_there && k + (s + first) * S::BLOCK < k_end);
-        sums += S::STEP_SUMS;
-    }
-};
-
-/* One lane's words and scales of one step, rows g and g + 8. */
-template <class F, int NT> struct plec_mm_operands {
-    typedef plec_mm_shape<F, NT> S;
-    uint32_t words[2][F::lane_words], record[2][F::record_words + 1], super[2];
-
-    __device__ __forceinline__ void read(const unsigned char *stage) {
-        unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-            const unsigned char *codes = stage + (warp * 16 + side * 8) * (F::lane_words * 16);
-#pragma unroll
-            for (int j = 0; j < S::CHUNKS; j++)
-                put(words[side] + 4 * j, plec_load_16(codes + j * 512 + lane * 16));
-            if constexpr (S::REST != 0)
-                put(words[side] + 4 * S::CHUNKS, plec_load_8(codes + S::CHUNKS * 512 + lane * 8));
-            unsigned row = warp * 16 + side * 8 + g;
-            read_record(record[side], stage + S::RECORDS + row * S::RECORD);
-            super[side] = 0;
-            if constexpr (F::super_words != 0)
-                super[side] = *(const uint32_t *)(stage + S::SUPERS + row * 4);
-        }
-    }
-
-    static __device__ __forceinline__ void read_record(uint32_t *record,
-                                                       const unsigned char *from) {
-        if constexpr (S::RECORD >= 16) put(record, plec_load_16(from));
-        if constexpr (S::RECORD == 32) put(record + 4, plec_load_16(from + 16));
-        if constexpr (S::RECORD == 8) put(record, plec_load_8(from));
-        if constexpr (S::RECORD == 4) record[0] = *(const uint32_t *)from;
-    }
-    static __device__ __forceinline__ void put(uint32_t *to, uint4 v) {
-        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    }
-    static __device__ __forceinline__ void put(uint32_t *to, uint2 v) {
-        to[0] = v.x, to[1] = v.y;
     }
 };
 
@@ -418,7 +204,8 @@ template <class F, int NT> struct plec_mm_sums {
         }
     }
 
-    /* The products into shared memory, each row times its factor. */
+    /* The products into shared memory, each row times its factor: channels side by side, those of
+     * up behind those of gate. */
     __device__ __forceinline__ void store(float *out, const struct plec_mm_args &args,
                                           const struct plec_mm_work &work) const {
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -427,7 +214,9 @@ template <class F, int NT> struct plec_mm_sums {
         for (int side = 0; side < 2; side++) {
             struct plec_mm_row row = plec_mm_row_of(args, work, lane / 4 + 8 * side);
             float factor = ((const float *)(row.planes + planes.factors))[row.row];
-            float *to = out + warp * 16 + side * 8 + lane / 4;
+            float *to =
+                out + lane / 4 +
+                (args.kind == PLEC_MM_GATE_AND_UP ? side * 32 + warp * 8 : warp * 16 + side * 8);
 #pragma unroll
             for (int i = 0; i < S::GROUPS; i++)
 #pragma unroll
@@ -436,72 +225,6 @@ template <class F, int NT> struct plec_mm_sums {
         }
     }
 };
-
-/* ---- outputs ----------------------------------------------------------------------------------*/
-
-static __device__ __forceinline__ float plec_mm_input_weight(const struct plec_mm_args &args,
-                                                             uint32_t row) {
-    float weight = args.input_weights != NULL ? args.input_weights[args.rows.row_pair[row]] : 1.0f;
-    return args.token_scale != NULL ? weight * args.token_scale[args.rows.row_token[row]] : weight;
-}
-
-static __device__ __forceinline__ void
-plec_mm_store_act(const struct plec_mm_args &args, uint32_t row, uint32_t channel, float value) {
-    size_t at = plec_cuda_at(row, args.act_cols) + channel;
-    if (args.act_f32)
-        ((float *)args.act)[at] = value;
-    else
-        ((uint16_t *)args.act)[at] = plec_f32_bf16(value);
-}
-
-/* One output; products: of gate and up, or of the one matrix. */
-static __device__ __forceinline__ void plec_mm_finish(const struct plec_mm_args &args,
-                                                      const struct plec_mm_work &work, uint32_t row,
-                                                      uint32_t channel, float first, float second) {
-    const struct plec_cuda_bank &bank = args.bank;
-    const struct plec_cuda_entry &entry = bank.table[work.tile.expert];
-    if (args.kind == PLEC_MM_DOWN) {
-        args.out[plec_cuda_at(row, args.n_channels) +
-                 (size_t)work.split * args.rows.n_pairs * args.n_channels + channel] =
-            plec_cuda_finish_down(bank, entry, work.split, channel, first);
-        return;
-    }
-    float weight = plec_mm_input_weight(args, row), gate = 0.0f;
-    float *product = args.gate_product + plec_cuda_at(row, args.n_channels) + channel;
-    bool both = args.kind == PLEC_MM_GATE_AND_UP, has_gate = bank.operands[PLEC_GATE].rows != 0;
-    if (both || args.kind == PLEC_MM_GATE) {
-        uint32_t at = plec_cuda_gate_row(bank.fusion, args.n_channels, channel);
-        gate =
-            plec_cuda_finish_product(bank, entry, PLEC_GATE, at, entry.gate_scale, first * weight);
-        if (!both) {
-            *product = gate;
-            return;
-        }
-    } else if (has_gate) {
-        gate = *product;
-    }
-    uint32_t at = plec_cuda_up_row(bank.fusion, args.n_channels, channel);
-    float up = plec_cuda_finish_product(bank, entry, plec_cuda_up_operand(bank.fusion), at,
-                                        entry.up_scale, (both ? second : first) * weight);
-    plec_mm_store_act(args, row, channel, plec_cuda_combine(bank.maths, has_gate, gate, up));
-}
-
-template <class F, int NT>
-static __device__ __forceinline__ void plec_mm_finish_tile(const struct plec_mm_args &args,
-                                                           const struct plec_mm_work &work,
-                                                           const float *out) {
-    typedef plec_mm_shape<F, NT> S;
-    bool both = args.kind == PLEC_MM_GATE_AND_UP;
-    uint32_t channels = both ? S::ROWS / 2 : S::ROWS;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < work.tile.n_rows * channels; i += S::THREADS) {
-        uint32_t n = i / channels, at = i % channels, channel = work.first_channel + at;
-        if (channel >= args.n_channels) continue;
-        const float *products = out + n * S::OUT_PITCH + (both ? at / 8 * 16 + at % 8 : at);
-        plec_mm_finish(args, work, work.tile.first_row + n, channel, products[0],
-                       both ? products[8] : 0.0f);
-    }
-}
 
 template <class F, int NT>
 static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
@@ -515,19 +238,19 @@ static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
                      args.n_splits;
     for (uint64_t at = blockIdx.x; at < total; at += gridDim.x) {
         struct plec_mm_work work = plec_mm_work_at<S::ROWS>(args, at, n_steps);
-        plec_mm_loader<F, NT> loader;
+        plec_mm_ring<F, NT> ring;
         plec_mm_sums<F, NT> sums;
         sums.open(work.tile.n_rows);
-        loader.open(args, work, stages);
+        ring.open(args, work, stages);
         sums.clear();
 #pragma unroll
         for (int i = 0; i < S::STAGES - 1; i++)
-            loader.load(stages);
+            ring.load(stages);
         unsigned from = 0;
         for (uint32_t step = work.first_step; step < work.end_step; step++) {
             plec_copy_async_wait<S::STAGES - 2>();
             __syncthreads(); /* this step has arrived for all; all have left the one before */
-            loader.load(stages);
+            ring.load(stages);
             sums.add(shared + from, work.tile.n_rows);
             from = from == (S::STAGES - 1) * S::STAGE ? 0 : from + S::STAGE;
         }

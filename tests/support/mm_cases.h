@@ -28,10 +28,11 @@ inline uint32_t whole_blocks(int format, uint32_t n) {
     return (n + block - 1) / block * block;
 }
 
-inline struct plec_expert_maths biting_maths(int activation) {
-    struct plec_expert_maths maths = {static_cast<enum plec_activation>(activation), 0, 0, 0, 0};
-    maths.limit = 0.4, maths.alpha = 1.702, maths.beta = 1.5, maths.linear_beta = 2.5;
-    return maths;
+/* Limits and betas that bite: a third of the gate and up values of such banks are beyond them. */
+inline void set_maths(BankSpec *spec, int activation) {
+    double size = 0.06 * std::sqrt(spec->input_dim);
+    spec->maths = {static_cast<enum plec_activation>(activation), size, 1.702, 1.5 * size,
+                   2.5 * size};
 }
 
 /* Dimensions as the formats' blocks allow; down gets padding columns when its block asks. */
@@ -47,6 +48,53 @@ inline BankSpec mm_spec(int gate, int up, int down, uint32_t h, uint32_t n) {
 
 const double MM_CLOSE = 1e-7, MM_NEAR = 4e-5;
 enum { CANARY = 64 };
+
+/* A bank in one block of device memory, for banks of very many experts. */
+class PackedBank {
+  public:
+    PackedBank(CudaDevice *on, const struct plec_bank *bank) : bank_(*bank) {
+        entries_.assign(bank->entries, bank->entries + bank->n_entries);
+        std::vector<uint8_t> bytes;
+        for (int pass = 0; pass < 2; pass++) {
+            size_t at = 0;
+            for (struct plec_entry &entry : entries_)
+                for (int id = 0; id < PLEC_N_OPERANDS; id++)
+                    place(&entry, id, pass == 1, &at, &bytes);
+            if (pass == 0) {
+                memory_ = static_cast<uint8_t *>(on->poisoned(at));
+                bytes.resize(at);
+            }
+        }
+        on->copy(memory_, bytes.data(), bytes.size());
+        on->sync();
+        bank_.entries = entries_.data();
+    }
+    const struct plec_bank *get() const { return &bank_; }
+
+  private:
+    void place(struct plec_entry *entry, int id, bool put, size_t *at,
+               std::vector<uint8_t> *bytes) {
+        const struct plec_operand &operand = bank_.operands[id];
+        uint64_t n_values = 0, n_scales = 0;
+        if (entry->values[id] == nullptr) return;
+        EXPECT_EQ(plec_format_size(&n_values, &n_scales, operand.format, operand.rows, operand.cols,
+                                   nullptr),
+                  PLEC_OK);
+        if (put) entry->values[id] = store(entry->values[id], n_values, *at, bytes);
+        *at += (n_values + 63) / 64 * 64;
+        if (n_scales == 0 || id >= PLEC_N_MATRICES) return;
+        if (put) entry->scales[id] = store(entry->scales[id], n_scales, *at, bytes);
+        *at += (n_scales + 63) / 64 * 64;
+    }
+    const uint8_t *store(const uint8_t *from, uint64_t n, size_t at, std::vector<uint8_t> *bytes) {
+        memcpy(bytes->data() + at, from, n);
+        return memory_ + at;
+    }
+
+    struct plec_bank bank_;
+    std::vector<struct plec_entry> entries_;
+    uint8_t *memory_ = nullptr;
+};
 
 /* What a launch gave, the canary's bytes checked. */
 inline std::vector<float> run_with_canary(CudaDevice *cuda, const struct plec_bank *bank,
@@ -67,8 +115,9 @@ inline std::vector<float> run_with_canary(CudaDevice *cuda, const struct plec_ba
     return got;
 }
 
-/* No element further from the wanted one than a thirtieth of the token's own size: an output
- * computed without one of its blocks is. */
+/* No element further from the wanted one than a hundredth of the token's own size: where the
+ * activation of one channel rules a token, its rounding to the other side is 2^-8 to 2^-7 of it; an
+ * output computed without one of its blocks is much further off. */
 inline void expect_elements(const std::vector<float> &got, const std::vector<double> &wanted,
                             size_t width) {
     for (size_t t = 0; t < wanted.size() / width; t++) {
@@ -78,7 +127,7 @@ inline void expect_elements(const std::vector<float> &got, const std::vector<dou
         size = std::sqrt(size / static_cast<double>(width));
         for (size_t i = 0; i < width; i++) {
             double off = std::fabs(got[t * width + i] - wanted[t * width + i]);
-            if (off <= 4e-3 * size) continue; /* a NaN is not */
+            if (off <= 1e-2 * size) continue; /* a NaN is not */
             ADD_FAILURE() << "token " << t << " output " << i << ": got " << got[t * width + i]
                           << ", wanted " << wanted[t * width + i] << ", size " << size;
             return;
@@ -98,7 +147,7 @@ inline void expect_right(const std::vector<float> &got, const struct plec_bank *
 inline void expect_case(const BankSpec &spec, const Step &step) {
     CudaDevice cuda;
     Bank bank(spec);
-    UploadedBank uploaded(&cuda, bank.get());
+    PackedBank uploaded(&cuda, bank.get());
     std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
     expect_right(got, bank.get(), step);
     std::vector<float> again = run_with_canary(&cuda, uploaded.get(), step);

@@ -1,0 +1,90 @@
+/* mm_shape.cuh: a block of mm_sync: how its stages lie in shared memory, and which rows it works
+ * on. */
+#ifndef PLEC_DEVICE_CUDA_MM_SHAPE_CUH
+#define PLEC_DEVICE_CUDA_MM_SHAPE_CUH
+
+#include "device/cuda/maths.cuh"
+#include "device/cuda/mm_args.h"
+#include "device/cuda/planes.cuh"
+#include "device/cuda/ptx.cuh"
+
+template <class F, int NT> struct plec_mm_shape {
+    enum {
+        THREADS = 128,
+        ROWS = 64, /* weight rows of a block: 4 slabs */
+        STAGES = 3,
+        GROUPS = NT / 8, /* MMAs wide */
+        CHUNKS = F::lane_words / 4,
+        REST = F::lane_words % 4, /* 0 or 2 words */
+        CHUNK_COLS = F::k_step / CHUNKS,
+        RECORD = F::record_words * 4,
+        HAS_SUMS = F::offset != 0 || F::has_minimum,
+        BLOCK = F::block < 32 ? 16 : 32,
+        STEP_SUMS = HAS_SUMS ? F::k_step / BLOCK : 0,
+        TOKEN_PITCH = F::k_step * 2 + 64,
+        TOKEN_THREADS = THREADS / NT, /* threads that copy one token */
+        /* byte offsets in a stage */
+        RECORDS = ROWS * F::lane_words * 16,
+        SUPERS = RECORDS + ROWS * RECORD,
+        TOKENS = SUPERS + ROWS * F::super_words * 4,
+        SUMS = TOKENS + NT * TOKEN_PITCH,
+        STAGE = SUMS + STEP_SUMS * NT * 4,
+        OUT_PITCH = 68,
+        /* blocks an SM should hold: bounds the registers; blocks of 16 keep more scales in them */
+        RESIDENT = NT > 8          ? 2
+                   : F::block < 32 ? 3
+                                   : 4,
+        BYTES = STAGES * STAGE
+    };
+    static_assert(NT * OUT_PITCH * 4 <= BYTES, "the products reuse the stages");
+    static_assert(STAGE % 16 == 0, "stages are aligned for 16-byte copies");
+};
+
+/* What a block works on. */
+struct plec_mm_work {
+    struct plec_cuda_tile tile;
+    uint32_t first_channel, split;
+    uint32_t first_step, end_step; /* of the split */
+};
+
+template <int ROWS>
+static __device__ __forceinline__ struct plec_mm_work
+plec_mm_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) {
+    struct plec_mm_work work;
+    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? ROWS / 2 : ROWS;
+    uint32_t n_blocks = (args.n_channels + channels - 1) / channels;
+    work.split = (uint32_t)(at % args.n_splits);
+    at /= args.n_splits;
+    work.first_channel = (uint32_t)(at % n_blocks) * channels;
+    work.tile = args.rows.tiles[at / n_blocks];
+    work.first_step = (uint32_t)((uint64_t)n_steps * work.split / args.n_splits);
+    work.end_step = (uint32_t)((uint64_t)n_steps * (work.split + 1) / args.n_splits);
+    return work;
+}
+
+/* Where one weight row lies. */
+struct plec_mm_row {
+    const uint8_t *planes;
+    uint32_t row, channel;
+    bool there;
+};
+
+/* Row `slot` (0..15) of a warp's slab. */
+static __device__ __forceinline__ struct plec_mm_row
+plec_mm_row_of(const struct plec_mm_args &args, const struct plec_mm_work &work, uint32_t slot) {
+    struct plec_mm_row out;
+    uint32_t warp = threadIdx.x / 32, n = args.n_channels;
+    bool both = args.kind == PLEC_MM_GATE_AND_UP, up = both && slot >= 8;
+    out.channel = work.first_channel + (both ? warp * 8 + slot % 8 : warp * 16 + slot);
+    out.there = out.channel < n;
+    uint32_t channel = out.there ? out.channel : 0;
+    out.row = !both ? channel
+              : up  ? plec_cuda_up_row(args.bank.fusion, n, channel)
+                    : plec_cuda_gate_row(args.bank.fusion, n, channel);
+    out.planes =
+        args.weights.planes + args.weights.slots[work.tile.expert] * args.weights.slot_bytes;
+    if (up && args.weights.n_matrices == 2) out.planes += args.weights.matrix_bytes;
+    return out;
+}
+
+#endif
