@@ -11,8 +11,7 @@
 template <class F, int NT> struct plec_mm_shape {
     enum {
         THREADS = 128,
-        ROWS = 64, /* weight rows of a block: 4 slabs */
-        STAGES = 3,
+        ROWS = 64,       /* weight rows of a block: 4 slabs */
         GROUPS = NT / 8, /* MMAs wide */
         CHUNKS = F::lane_words / 4,
         REST = F::lane_words % 4, /* 0 or 2 words */
@@ -29,15 +28,27 @@ template <class F, int NT> struct plec_mm_shape {
         TOKENS = SUPERS + ROWS * F::super_words * 4,
         SUMS = TOKENS + NT * TOKEN_PITCH,
         STAGE = SUMS + STEP_SUMS * NT * 4,
+        /* Of weights, the bytes that are in flight: small steps need more of them under way. Wide
+         * tiles have long stages, and must fit where a block has 99 KB. */
+        WEIGHTS = TOKENS,
+        WIDE_STAGES = 3 * STAGE <= 99 * 1024 ? 3 : 2,
+        NARROW_STAGES = WEIGHTS < 6000   ? 5
+                        : WEIGHTS < 8000 ? 4
+                                         : 3,
+        STAGES = NT > 8 ? WIDE_STAGES : NARROW_STAGES,
         OUT_PITCH = 68,
-        /* blocks an SM should hold: bounds the registers; blocks of 16 keep more scales in them */
-        RESIDENT = NT > 8          ? 2
-                   : F::block < 32 ? 3
-                                   : 4,
+        /* blocks an SM should hold: bounds the registers, of which scales of 16 columns and long
+         * codes need more */
+        NARROW_RESIDENT = F::block < 32 || F::lane_words > 8 ? 3 : 4,
+        RESIDENT = NT > 8 ? 2 : NARROW_RESIDENT,
         BYTES = STAGES * STAGE
     };
     static_assert(NT * OUT_PITCH * 4 <= BYTES, "the products reuse the stages");
     static_assert(STAGE % 16 == 0, "stages are aligned for 16-byte copies");
+    static_assert(BYTES <= 99 * 1024, "a block runs on every architecture");
+    static_assert(NT > 8 || (RESIDENT * BYTES <= 227 * 1024 &&
+                             RESIDENT * (STAGES - 1) * WEIGHTS >= 48 * 1024),
+                  "decode keeps 48 KB of weights in flight on an SM of sm_90");
 };
 
 /* What a block works on. */
