@@ -80,6 +80,26 @@ TEST(CudaMmSync, TakesAnyNumberOfRowsOfAnExpert) {
     }
 }
 
+/* The emulated device has 4 processors, so 32 blocks are launched: each takes several tiles. */
+TEST(CudaMmSync, WorksThroughMoreTilesThanBlocks) {
+    for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP4}) {
+        BankSpec spec = mm_spec(format, format, format, 96, 160);
+        spec.output_dim = 576;
+        spec.n_entries = 9;
+        expect_case(spec, 18, 2);
+    }
+}
+
+/* Few outputs of many columns: the columns are split over blocks, 4 (bf16) and 2 of them. */
+TEST(CudaMmSync, SplitsTheColumnsOfANarrowDown) {
+    for (uint16_t format : {PLEC_FORMAT_BF16, PLEC_FORMAT_Q4_0}) {
+        BankSpec spec = mm_spec(PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q8_0, format, 32, 2080);
+        spec.output_dim = 40;
+        spec.bias = PLEC_FORMAT_F32;
+        expect_case(spec, 3, 2);
+    }
+}
+
 TEST(CudaMmSync, LetsGateUpAndDownDifferInFormat) {
     expect_case(mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q6_K, PLEC_FORMAT_Q8_0, 256, 96), 3, 2);
     expect_case(mm_spec(PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4, PLEC_FORMAT_BF16, 96, 96), 10, 2);

@@ -47,6 +47,21 @@ foreach(file ${cuda_tests})
   plec_cuda_test(${name})
 endforeach()
 
+# Prints what cuda_mm_memory_test holds.
+if(PLEC_HAVE_CHECKED_EMULATION)
+  add_executable(bench_mm_memory EXCLUDE_FROM_ALL bench_mm_memory.cc)
+  target_include_directories(bench_mm_memory BEFORE PRIVATE ${plec_emulation_dir}/stub)
+  target_link_libraries(bench_mm_memory PRIVATE plec_flags plec_cuda_emu_checked plec_device
+    GTest::gtest)
+endif()
+
+# Where there is a toolkit: mm_sync's instructions a weight, by the compiler's own output.
+if(PLEC_HAVE_CUDA)
+  add_test(NAME mm_sync_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_loop.sh --check)
+  set_tests_properties(mm_sync_budget PROPERTIES LABELS slow
+    ENVIRONMENT NVCC=${CMAKE_CUDA_COMPILER})
+endif()
+
 # The tool with the emulated device, on every fixture.
 add_executable(emu_run_test emu_run_test.cc)
 target_compile_definitions(emu_run_test PRIVATE

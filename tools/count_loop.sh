@@ -1,13 +1,21 @@
 #!/bin/sh
 # Counts the instructions of the main loop of each mm_sync kernel for tiles of 8 tokens, per weight
 # and lane: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
-#   sh tools/count_loop.sh [ARCH]          default 90a
+#   sh tools/count_loop.sh [--check] [ARCH]          default 90a
+# --check: fails where mxfp4 takes more than 3.2 or q4_0 more than 2.4 instructions a weight.
 # Columns: kernel, code, instructions in the loop, weights of a lane in it, instructions a weight, and
 # of these integer (logic, shifts, permutes, adds), float, matrix, shared memory, the rest.
 # A loop is the code from a label to the last branch back to it; the main loop is the shortest that
 # holds an MMA. Code that a forward branch can skip counts.
 set -eu
 cd "$(dirname "$0")/.."
+check=0
+sources="device/cuda/mm_sync_*.cu"
+if [ "${1:-}" = --check ]; then
+    check=1
+    sources="device/cuda/mm_sync_e2m1.cu device/cuda/mm_sync_nibble.cu"
+    shift
+fi
 arch=${1:-90a}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -79,14 +87,20 @@ name == "" { next }
 END { finish() }
 AWK
 
-echo "kernel       code  instr  wts  /wt    int   float  mma   smem  other   (sm_$arch, 8 tokens)"
-for source in device/cuda/mm_sync_*.cu; do
-    flags="-O3 -std=c++17 -gencode arch=compute_$arch,code=sm_$arch -I."
-    "$nvcc" -O3 -std=c++17 -arch="compute_$arch" -I. -ptx "$source" -o "$work/k.ptx"
-    awk -v code=PTX -f "$work/count.awk" "$work/k.ptx"
-    [ -n "$disassembler" ] || continue
-    # shellcheck disable=SC2086
-    "$nvcc" $flags -cubin "$source" -o "$work/k.cubin"
-    "$disassembler" -c "$work/k.cubin" 2>/dev/null >"$work/k.sass"
-    awk -v code=SASS -f "$work/count.awk" "$work/k.sass"
-done
+count() {
+    echo "kernel       code  instr  wts  /wt    int   float  mma   smem  other   (sm_$arch, 8 tokens)"
+    for source in $sources; do
+        flags="-O3 -std=c++17 -gencode arch=compute_$arch,code=sm_$arch -I."
+        "$nvcc" -O3 -std=c++17 -arch="compute_$arch" -I. -ptx "$source" -o "$work/k.ptx"
+        awk -v code=PTX -f "$work/count.awk" "$work/k.ptx"
+        [ -n "$disassembler" ] || continue
+        # shellcheck disable=SC2086
+        "$nvcc" $flags -cubin "$source" -o "$work/k.cubin"
+        "$disassembler" -c "$work/k.cubin" 2>/dev/null >"$work/k.sass"
+        awk -v code=SASS -f "$work/count.awk" "$work/k.sass"
+    done
+}
+count | tee "$work/table"
+[ "$check" = 1 ] || exit 0
+awk '$1 == "mxfp4" || $1 == "q4_0" { n++; if ($5 + 0 > ($1 == "mxfp4" ? 3.2 : 2.4)) bad = 1 }
+    END { if (n < 2) bad = 1; if (bad) print "count_loop: over the limit, or not counted"; exit bad }' "$work/table"

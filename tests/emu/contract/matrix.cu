@@ -70,6 +70,28 @@ CONTRACT(MmaBf16MultipliesFragments, 80) {
 CONTRACT(MmaF16MultipliesFragments, 80) {
     check_product_16<F16, false>();
 }
+/* mm_sync's codes: the bits of a bf16 are a whole number times 2^-133, exponents 0 and 1 alike. PTX
+ * leaves open what becomes of subnormal operands. */
+CONTRACT(MmaTakesSubnormalBf16AsTheyAre, 80) {
+    std::vector<float> b(128);
+    std::vector<unsigned short> na(256), nb(128);
+    for (int i = 0; i < 256; i++)
+        na[i] = (unsigned short)i;
+    for (int i = 0; i < 128; i++)
+        nb[i] = narrow(BF16, ldexpf(b[i] = (float)(i * 29 % 13 - 6), 64));
+    device_array<unsigned short> da(na), db(nb);
+    device_array<float> dc(128);
+    MUST(PLEC_LAUNCH((product_16<BF16, false>), dim3(1), dim3(32), 2048, 0, da.data, db.data,
+                     dc.data));
+    std::vector<float> got = dc.get();
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            float want = 0;
+            for (int k = 0; k < 16; k++)
+                want += (float)(m * 16 + k) * b[n * 16 + k];
+            EXPECT_SAME(ldexpf(got[m * 8 + n], 133 - 64), want, "[%d][%d]", m, n);
+        }
+}
 CONTRACT(LdmatrixTransposes, 80) {
     check_product_16<BF16, true>();
     check_product_16<F16, true>();
