@@ -398,6 +398,19 @@ TEST_F(Mistakes, CaptureThatWaitsForWorkOutsideIt) {
     });
 }
 
+TEST_F(Mistakes, EventOfACaptureThatHasEnded) {
+    expect_reported("capture", [&](bool wrong) {
+        cudaGraph_t graph;
+        cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal);
+        cudaEventRecord(event, a);
+        ASSERT_EQ(cudaSuccess, cudaStreamEndCapture(a, &graph));
+        if (!wrong) cudaEventRecord(event, a);
+        EXPECT_EQ(wrong ? cudaErrorStreamCaptureIsolation : cudaSuccess,
+                  cudaStreamWaitEvent(b, event, 0));
+        cudaGraphDestroy(graph);
+    });
+}
+
 TEST_F(Mistakes, BranchesOfAGraphRace) {
     expect_reported("stream-race", [&](bool wrong) {
         cudaGraph_t graph;

@@ -13,6 +13,12 @@ void capture_node(CUstream_st *stream, const std::string &name, Work kind,
         {stream->branch, NodeKind::WORK, name, kind, std::move(work), -1});
 }
 
+Capture *capture_under_way(int number) {
+    for (CUstream_st *stream : all_streams())
+        if (stream->capture && stream->capture->number == number) return stream->capture;
+    return nullptr;
+}
+
 static bool concerns(const Capture &capture) {
     if (capture.mode == cudaStreamCaptureModeGlobal) return true;
     return capture.mode == cudaStreamCaptureModeThreadLocal &&
@@ -73,10 +79,13 @@ static cudaError_t end_capture(cudaStream_t handle, cudaGraph_t *graph) {
     bool open = has_open_branch(*capture, handle->branch);
     for (CUstream_st *stream : all_streams())
         if (stream->capture == capture) stream->capture = nullptr;
-    if (capture->broken) return fail(cudaErrorStreamCaptureInvalidated);
-    if (open) {
+    if (open && !capture->broken)
         report("capture", "a forked stream was not joined before cudaStreamEndCapture");
-        return fail(cudaErrorStreamCaptureUnjoined);
+    if (open || capture->broken) {
+        cudaError_t error =
+            capture->broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
+        delete (CUgraph_st *)capture;
+        return fail(error);
     }
     count_live("graph(s)", 1);
     *graph = (CUgraph_st *)capture;
@@ -120,10 +129,12 @@ using namespace plec_emu;
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMode mode) {
     PLEC_EMU_CALL;
+    static int n_captures;
     CUstream_st *stream = stream_of(handle);
     if (stream->legacy) return fail(cudaErrorStreamCaptureUnsupported);
     if (stream->capture) return fail(cudaErrorIllegalState);
     stream->capture = new CUgraph_st;
+    stream->capture->number = ++n_captures;
     stream->capture->mode = mode;
     stream->capture->thread = std::this_thread::get_id();
     stream->branch = stream->capture->n_branches++;

@@ -21,6 +21,7 @@ struct Node {
 };
 
 struct Capture {
+    int number = 0; /* from 1, as events remember it */
     std::vector<Node> nodes;
     int n_branches = 0, n_events = 0;
     cudaStreamCaptureMode mode;
@@ -31,6 +32,9 @@ struct Capture {
 void capture_node(CUstream_st *stream, const std::string &name, Work kind,
                   std::function<void()> work);
 
+/* The capture of this number, while it lasts; null: it has ended. */
+Capture *capture_under_way(int number);
+
 /* True, reported and the capture broken, when `call` may not be made while a stream is captured:
  * by any thread in global mode, by the thread that began in thread-local mode. */
 bool capture_forbids(const char *call);
@@ -40,7 +44,7 @@ bool capture_forbids(const char *call);
 struct CUevent_st {
     int operation = -1;
     plec_emu::StreamClock knows;
-    plec_emu::Capture *capture = nullptr; /* recorded in it, as its `captured` */
+    int capture = 0; /* the number of the one it was recorded in, as its `captured`; 0: none */
     int captured = -1;
 };
 

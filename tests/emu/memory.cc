@@ -25,22 +25,37 @@ static std::map<std::string, int> &live = *new std::map<std::string, int>;
 
 /* ---- the window ------------------------------------------------------------------------------ */
 
-static void protect(bool open) {
-    const Arena &device = arenas[DEVICE_MEMORY];
-    if (!settings.guard || !device.n_taken) return;
-    mprotect(device.base, device.n_taken, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+/* The pages that n bytes of device memory touch. */
+static void protect(char *start, size_t n_bytes, bool open) {
+    if (!settings.guard) return;
+    char *page = start - (uintptr_t)start % PAGE;
+    mprotect(page, (size_t)(start - page) + n_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
+static void protect_all(bool open) {
+    protect(arenas[DEVICE_MEMORY].base, arenas[DEVICE_MEMORY].n_taken, open);
+}
+
+static bool within_reach;
+
 DeviceWindow::DeviceWindow() {
-    if (!window_depth++) protect(true);
+    window_depth++;
+    if (!within_reach) protect_all(true);
+    within_reach = true;
 }
 
 DeviceWindow::~DeviceWindow() {
-    if (!--window_depth) protect(false);
+    window_depth--;
 }
 
 bool device_window_open(void) {
     return window_depth > 0;
+}
+
+void close_device_window(void) {
+    if (!within_reach || window_depth) return;
+    protect_all(false);
+    within_reach = false;
 }
 
 /* ---- allocation ------------------------------------------------------------------------------ */
@@ -68,18 +83,19 @@ static size_t capacity_of(size_t n_bytes) {
 char *memory_allocate(size_t n_bytes, MemoryKind kind) {
     reserve_arenas();
     Arena &arena = arenas[kind];
+    if (n_bytes > RESERVED[kind]) return nullptr;
     size_t alignment = n_bytes >= 16 * PAGE ? PAGE : 256;
     size_t offset = (arena.n_taken + alignment - 1) & ~(alignment - 1);
     size_t capacity = capacity_of(n_bytes);
-    if (n_bytes > arena.n_bytes || capacity > arena.n_bytes - offset) return nullptr;
+    if (capacity > arena.n_bytes - offset) return nullptr;
     if (kind == DEVICE_MEMORY && n_bytes > settings.device_bytes - device_used) return nullptr;
-    DeviceWindow window;
     arena.n_taken = offset + capacity;
-    if (kind == DEVICE_MEMORY) protect(true);
     char *start = arena.base + offset;
+    if (kind == DEVICE_MEMORY) protect(start, capacity, true);
     ASAN_POISON_MEMORY_REGION(start, capacity);
     ASAN_UNPOISON_MEMORY_REGION(start, n_bytes);
     memset(start, 0xff, n_bytes);
+    if (kind == DEVICE_MEMORY && !within_reach) protect(start, capacity, false);
     allocations[start] = {start, n_bytes, capacity, kind, true, ++n_allocations};
     if (kind == DEVICE_MEMORY) device_used += n_bytes;
     return start;

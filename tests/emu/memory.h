@@ -60,13 +60,16 @@ bool is_page_locked(const void *address);
 std::string live_objects(void);
 void count_live(const char *what, int change); /* streams, events, graphs */
 
-/* Device memory can be touched while one of these lives. */
+/* Device memory can be touched while one of these lives. It stays within reach until the thread
+ * returns to the host's code (close_device_window): changing the protection of many pages is dear.
+ */
 struct DeviceWindow {
     DeviceWindow();
     ~DeviceWindow();
     DeviceWindow(const DeviceWindow &) = delete;
 };
 bool device_window_open(void);
+void close_device_window(void);
 
 } // namespace plec_emu
 

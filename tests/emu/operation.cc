@@ -13,6 +13,7 @@ std::deque<Operation> &operations = *new std::deque<Operation>;
 int operation_running = HOST;
 
 static std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>;
+static std::vector<CUstream_st *> &retired = *new std::vector<CUstream_st *>;
 static CUstream_st *legacy, *per_thread;
 static int n_streams = 1; /* number 0 is the host */
 static StreamClock &host_knows = *new StreamClock(1, 1u);
@@ -100,9 +101,10 @@ CUstream_st *stream_of(cudaStream_t handle) {
     return handle == nullptr || handle == cudaStreamLegacy ? legacy : handle;
 }
 
-/* Operations go on naming it, so it is not deleted. */
+/* Operations go on naming it, so it is kept. */
 void stream_retire(CUstream_st *stream) {
     streams.erase(std::find(streams.begin(), streams.end(), stream));
+    retired.push_back(stream);
 }
 
 void streams_reset(void) {
@@ -110,6 +112,7 @@ void streams_reset(void) {
         stream->queue.clear();
         stream->capture = nullptr;
     }
+    retired.insert(retired.end(), streams.begin(), streams.end());
     streams.clear();
     legacy = per_thread = nullptr;
     sticking = last_error = cudaSuccess;

@@ -18,7 +18,9 @@ Inside::Inside() {
 }
 
 Inside::~Inside() {
-    if (!--depth) mutex.unlock();
+    if (--depth) return;
+    close_device_window();
+    mutex.unlock();
 }
 
 Call::Call(const char *name) {
@@ -34,6 +36,7 @@ void run_host_function(int operation, const std::function<void()> &work) {
     int held = depth, before = host_function;
     depth = 0;
     host_function = operation;
+    close_device_window();
     mutex.unlock();
     work();
     mutex.lock();
@@ -46,6 +49,7 @@ void runtime_changed(void) {
 }
 
 void runtime_wait_for_change(void) {
+    close_device_window();
     std::unique_lock<std::mutex> held(mutex, std::adopt_lock);
     changed.wait(held);
     held.release();
@@ -56,7 +60,6 @@ void runtime_wait_for_change(void) {
 void plec_emu_reset(void) {
     plec_emu::Inside inside;
     plec_emu::streams_reset();
-    plec_emu::DeviceWindow window;
     plec_emu::memory_free_all();
     plec_emu_clear_errors();
     plec_emu_stats_stop();

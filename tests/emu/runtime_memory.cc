@@ -26,7 +26,6 @@ static cudaError_t release(void *memory, MemoryKind kind, const char *call) {
     if (!memory) return cudaSuccess;
     if (capture_forbids(call)) return fail(cudaErrorStreamCaptureUnsupported);
     cudaError_t error = wait_for_all();
-    DeviceWindow window;
     if (memory_free(memory, kind)) return error;
     report("free", "%s of %p, which is %s", call, memory, describe_address(memory).c_str());
     return fail(cudaErrorInvalidValue);

@@ -93,7 +93,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     PLEC_EMU_CALL;
     CUstream_st *stream = stream_of(handle);
     if (sticking_error()) return fail(sticking_error());
-    event->capture = stream->capture;
+    event->capture = stream->capture ? stream->capture->number : 0;
     if (stream->capture) {
         event->captured = stream->capture->n_events++;
         stream->capture->nodes.push_back({stream->branch, NodeKind::RECORD, "event is recorded",
@@ -111,12 +111,15 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
 
 /* A stream that waits for an event of a capture joins it. */
 static cudaError_t wait_in_capture(CUstream_st *stream, cudaEvent_t event) {
-    if (!stream->capture) {
-        stream->capture = event->capture;
-        stream->branch = event->capture->n_branches++;
-    } else if (stream->capture != event->capture) {
+    Capture *capture = capture_under_way(event->capture);
+    if (!capture || (stream->capture && stream->capture != capture)) {
         report("capture", "cudaStreamWaitEvent: the event was recorded in another capture");
-        return fail(cudaErrorStreamCaptureUnsupported);
+        if (stream->capture) stream->capture->broken = true;
+        return fail(cudaErrorStreamCaptureIsolation);
+    }
+    if (!stream->capture) {
+        stream->capture = capture;
+        stream->branch = capture->n_branches++;
     }
     stream->capture->nodes.push_back({stream->branch, NodeKind::WAIT, "event is waited for",
                                       Work::MARK, nullptr, event->captured});
