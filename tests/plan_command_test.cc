@@ -237,6 +237,25 @@ TEST(PlanCommand, SaysInATableWhatTheObjectSays) {
         EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
+TEST(PlanCommand, SaysOfAlikeLayersOnce) {
+    StreamModelSpec spec;
+    spec.n_layers = 5;
+    StreamModel model(spec);
+    Json manifest = load_json(model.path() + "/moe_manifest.json");
+    size_t i;
+    json_t *layer;
+    json_array_foreach(json_object_get(manifest.get(), "layers"), i, layer)
+        json_object_del(layer, "plectrum");
+    std::string text = format_json(manifest.get());
+    write_file(model.path() + "/moe_manifest.json", text.data(), text.size());
+    ToolResult result = plan(model.path(), {"--device-budget", "1MiB"});
+    ASSERT_EQ(result.exit_status, 0) << result.err;
+    size_t first = result.err.find("no activation is given");
+    ASSERT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("no activation is given", first + 1), std::string::npos)
+        << result.err;
+}
+
 TEST(PlanCommand, RefusesByName) {
     StreamModel model;
     const struct {

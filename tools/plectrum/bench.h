@@ -64,6 +64,7 @@ struct plec_bench_layer {
 struct plec_bench_work {
     const struct plec_bench_options *options;
     struct plec_container *container;
+    struct plec_cli_said said; /* of the container */
     struct plec_runner *runner;
     struct plec_tracer *tracer; /* or NULL */
     struct plec_bench_layer *layers;

@@ -247,7 +247,7 @@ enum plec_status plec_bench_work_open(struct plec_bench_work *out,
     struct plec_container_options open = {.profile = options->profile,
                                           .architecture = options->architecture,
                                           .set = options->set,
-                                          .log = plec_cli_log()};
+                                          .log = plec_cli_log_once(&out->said)};
     enum plec_status status = plec_container_open(&out->container, options->path, &open, err);
     if (status == PLEC_OK) status = choose_layers(out, err);
     if (status == PLEC_OK && options->routing == PLEC_BENCH_RECORDED) {

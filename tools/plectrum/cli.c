@@ -73,6 +73,17 @@ struct plec_log plec_cli_log(void) {
     return (struct plec_log){log_to_stderr, NULL};
 }
 
+static void log_unless_said(void *user, enum plec_log_level level, const char *message) {
+    struct plec_cli_said *said = user;
+    if (level != PLEC_LOG_RUN || strncmp(message, said->last, sizeof said->last - 1) == 0) return;
+    snprintf(said->last, sizeof said->last, "%s", message);
+    plec_cli_say("%s", message);
+}
+
+struct plec_log plec_cli_log_once(struct plec_cli_said *said) {
+    return (struct plec_log){log_unless_said, said};
+}
+
 int plec_cli_print_json(json_t *object) {
     if (object == NULL) {
         plec_cli_say("out of memory");

@@ -87,6 +87,13 @@ void plec_cli_say(const char *format, ...) PLEC_PRINTF(1, 2);
 /* A sink that says what libraries have to tell, on stderr. */
 struct plec_log plec_cli_log(void);
 
+/* The same, but what was just said is not said again: layers of a model are often alike. One thread
+ * at a time; the state, zeroed at first, must outlive the sink. */
+struct plec_cli_said {
+    char last[512];
+};
+struct plec_log plec_cli_log_once(struct plec_cli_said *said);
+
 /* One JSON object on stdout, members in the order they were set, integers exact. Takes the
  * reference; NULL is "out of memory". Returns 0 or 4. */
 int plec_cli_print_json(json_t *object);

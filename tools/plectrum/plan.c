@@ -69,6 +69,7 @@ struct planning {
     struct plec_range *ranges[2]; /* samples: of single experts, of extents */
     struct plec_speed_reads reads[2];
     struct plec_progress progress;
+    struct plec_cli_said said;
     uint64_t measured_bytes;
     struct plec_plan plan;
 };
@@ -424,7 +425,7 @@ static enum plec_status make_plan(struct planning *p, struct plec_error *err) {
     struct plec_container_options options = {.profile = p->o.profile,
                                              .architecture = p->o.architecture,
                                              .set = p->o.set,
-                                             .log = plec_cli_log()};
+                                             .log = plec_cli_log_once(&p->said)};
     enum plec_status status = plec_container_open(&p->container, p->o.path, &options, err);
     if (status != PLEC_OK) return status;
     p->plan.kind = plec_container_kind_name(plec_container_get_kind(p->container));
