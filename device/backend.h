@@ -67,6 +67,10 @@ struct plec_backend {
 
     enum plec_status (*linear)(struct plec_stream *stream, const struct plec_linear_args *args,
                                struct plec_error *err);
+    bool (*route_workspace)(uint64_t *n_bytes, const struct plec_device *device,
+                            const struct plec_router *router, uint32_t n_tokens);
+    enum plec_status (*route)(struct plec_stream *stream, const struct plec_route_args *args,
+                              struct plec_error *err);
     bool (*experts_workspace)(uint64_t *n_bytes, const struct plec_device *device,
                               const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);
     enum plec_status (*experts)(struct plec_stream *stream, const struct plec_experts_args *args,

@@ -129,6 +129,16 @@ enum plec_status plec_launch_linear(struct plec_stream *stream, const struct ple
     return stream->backend->linear(stream, args, err);
 }
 
+bool plec_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                          const struct plec_router *router, uint32_t n_tokens) {
+    return device->backend->route_workspace(n_bytes, device, router, n_tokens);
+}
+
+enum plec_status plec_launch_route(struct plec_stream *stream, const struct plec_route_args *args,
+                                   struct plec_error *err) {
+    return stream->backend->route(stream, args, err);
+}
+
 bool plec_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
                             const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots) {
     return device->backend->experts_workspace(n_bytes, device, bank, n_tokens, n_slots);

@@ -142,6 +142,25 @@ PLEC_MUST_USE enum plec_status plec_launch_linear(struct plec_stream *stream,
                                                   const struct plec_linear_args *args,
                                                   struct plec_error *err);
 
+/* Each token's experts and their weights by a router, as plec_reference_route gives them. A token
+ * whose scores are no numbers is marked; its ids are 0 and its weights NaN; no other token is
+ * touched by it. The router's matrix and arrays are read by the device. PLEC_UNSUPPORTED
+ * "TooManyExperts" and "NoKernel" on CUDA: more than 1024 experts, or 64 a token. */
+struct plec_route_args {
+    const struct plec_router *router;
+    uint32_t n_tokens;
+    const float *x;    /* [n_tokens, input_dim] f32, device */
+    int32_t *ids;      /* [n_tokens, top_k] i32, device, out: best first */
+    float *weights;    /* [n_tokens, top_k] f32, device, out */
+    uint8_t *unrouted; /* [n_tokens], device, out: 1 for a marked token, else 0 */
+    void *workspace;   /* plec_route_workspace bytes, device */
+};
+bool plec_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                          const struct plec_router *router, uint32_t n_tokens);
+PLEC_MUST_USE enum plec_status plec_launch_route(struct plec_stream *stream,
+                                                 const struct plec_route_args *args,
+                                                 struct plec_error *err);
+
 /* A launch of experts whole, or cut where experts arrive one after another: BEGIN, then PARTs that
  * name every expert with pairs once, in any order, then FINISH, with one workspace and otherwise
  * equal arguments, make what ALL makes, bit for bit. An entry is read by the PART that names it

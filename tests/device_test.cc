@@ -1,4 +1,5 @@
 #include "device/device.h"
+#include "device/reference/reference.h"
 
 #include <gtest/gtest.h>
 
@@ -500,6 +501,43 @@ TEST_F(Device, KnowsAKernelForEveryFormatWithACodec) {
         EXPECT_NE(plec_device_kernel_name(device_, formats[i].tag), nullptr) << formats[i].name;
     EXPECT_EQ(plec_device_kernel_name(device_, 4242), nullptr);
     EXPECT_GT(n, 20u);
+}
+
+TEST_F(Device, RoutesAsTheReferenceDoes) {
+    const uint32_t n_tokens = 3, n_experts = 5, k = 2, dim = 4;
+    std::vector<float> weight, x(n_tokens * dim, 1);
+    for (uint32_t i = 0; i < n_experts * dim; i++)
+        weight.push_back(0.125f * static_cast<float>((7 * i) % 11));
+    x[dim] = std::nanf("");
+    struct plec_router router = {};
+    router.n_experts = n_experts, router.top_k = k, router.input_dim = dim, router.scale = 1;
+    router.weight = {PLEC_FORMAT_F32, n_experts, dim,
+                     reinterpret_cast<const uint8_t *>(weight.data()), nullptr};
+    uint64_t n_bytes = 0;
+    ASSERT_TRUE(plec_route_workspace(&n_bytes, device_, &router, n_tokens));
+    std::vector<uint64_t> workspace(n_bytes / 8 + 1, UINT64_MAX);
+    std::vector<int32_t> ids(n_tokens * k, -7), want_ids(k);
+    std::vector<float> weights(n_tokens * k, -7);
+    std::vector<uint8_t> unrouted(n_tokens, 7);
+    struct plec_route_args args = {&router,        n_tokens,        x.data(),        ids.data(),
+                                   weights.data(), unrouted.data(), workspace.data()};
+    struct plec_stream *on = stream();
+    ASSERT_EQ(plec_launch_route(on, &args, &err_), PLEC_OK);
+    ASSERT_EQ(sync(on), PLEC_OK);
+    std::vector<double> z(n_experts), row(dim), want(k),
+        scratch(plec_reference_route_scratch(&router));
+    plec_reference_logits(z.data(), &router, x.data(), row.data());
+    ASSERT_EQ(plec_reference_route(want_ids.data(), want.data(), &router, z.data(), scratch.data(),
+                                   nullptr),
+              PLEC_OK);
+    for (uint32_t t : {0, 2})
+        for (uint32_t j = 0; j < k; j++) {
+            EXPECT_EQ(ids[t * k + j], want_ids[j]);
+            EXPECT_EQ(weights[t * k + j], static_cast<float>(want[j]));
+        }
+    EXPECT_EQ(unrouted, (std::vector<uint8_t>{0, 1, 0}));
+    EXPECT_EQ(ids[k], 0);
+    EXPECT_TRUE(std::isnan(weights[k]));
 }
 
 } // namespace

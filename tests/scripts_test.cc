@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -47,6 +49,49 @@ class Machine {
   private:
     plec_test::TempDir dir_;
 };
+
+// tools/check_layers.sh on a tree of one kernel file.
+class Tree {
+  public:
+    Tree() {
+        for (const char *folder :
+             {"lyrw", "manifests", "device/cuda", "host", "tools", "tests/emu/contract"})
+            std::filesystem::create_directories(dir_.path(folder));
+        write("device/cuda/ptx.cuh", "asm volatile(\"nop;\");\n");
+        write("device/cuda/launch.cuh",
+              "#define X(n) extern __shared__ char n[]\n/* `<<<>>>` */\n");
+    }
+    void write(const std::string &name, const std::string &text) {
+        plec_test::write_file(dir_.path(name), text.data(), text.size());
+    }
+    // What the script says; nothing when it finds nothing.
+    std::string faults() {
+        std::string line = "sh '" PLEC_SOURCE_DIR "/tools/check_layers.sh' '" + dir_.path() +
+                           "' >'" + dir_.path("said") + "' 2>&1";
+        int status = system(line.c_str());
+        std::string said = plec_test::read_text(dir_.path("said"));
+        EXPECT_EQ(WEXITSTATUS(status) == 0, said == "layers: all includes flow one way\n") << said;
+        return WEXITSTATUS(status) == 0 ? "" : said;
+    }
+
+  private:
+    plec_test::TempDir dir_;
+};
+
+TEST(CheckLayers, KeepsKernelsToTheTwoHeadersThatDiffer) {
+    const std::pair<const char *, const char *> planted[] = {
+        {"kernel<<<1, 32>>>(x);\n", "launched by PLEC_LAUNCH"},
+        {"__shared__ float sums[32];\n", "PLEC_SHARED_STATIC"},
+        {"    asm volatile(\"bar.sync 0;\");\n", "PTX stands in device/cuda/ptx.cuh alone"},
+        {"#include \"host/runner.h\"\n", "device may include only from"}};
+    for (const auto &[text, said] : planted) {
+        Tree tree;
+        EXPECT_EQ(tree.faults(), "");
+        tree.write("device/cuda/kernel.cu", text);
+        EXPECT_NE(tree.faults().find(said), std::string::npos) << text;
+        EXPECT_NE(tree.faults().find("device/cuda/kernel.cu:1:"), std::string::npos) << text;
+    }
+}
 
 } // namespace
 

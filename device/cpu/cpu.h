@@ -34,6 +34,12 @@ enum plec_status plec_cpu_scale(struct plec_stream *stream, float *x, uint64_t n
 PLEC_MUST_USE enum plec_status plec_cpu_check_kernel(uint16_t format, const char *operand,
                                                      struct plec_error *err);
 
+/* route.c */
+bool plec_cpu_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                              const struct plec_router *router, uint32_t n_tokens);
+enum plec_status plec_cpu_route(struct plec_stream *stream, const struct plec_route_args *args,
+                                struct plec_error *err);
+
 /* experts.c */
 bool plec_cpu_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
                                 const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);

@@ -174,7 +174,8 @@ const struct plec_cuda_entry *plec_cuda_entries_take(struct plec_cuda_launch *la
 /* Forgets a stream that closes. */
 void plec_cuda_entries_leave(struct plec_cuda_stream *stream);
 
-/* launches.c, experts.c --------------------------------------------------------------------------
+/* launches.c, routes.c, experts.c
+ * --------------------------------------------------------------------------
  */
 enum plec_status plec_cuda_linear(struct plec_stream *stream, const struct plec_linear_args *args,
                                   struct plec_error *err);
@@ -184,6 +185,10 @@ enum plec_status plec_cuda_sigmoid(struct plec_stream *stream, float *x, uint64_
                                    struct plec_error *err);
 enum plec_status plec_cuda_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
                                  struct plec_error *err);
+bool plec_cuda_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
+                               const struct plec_router *router, uint32_t n_tokens);
+enum plec_status plec_cuda_route(struct plec_stream *stream, const struct plec_route_args *args,
+                                 struct plec_error *err);
 bool plec_cuda_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
                                  const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);
 enum plec_status plec_cuda_experts(struct plec_stream *stream, const struct plec_experts_args *args,
@@ -191,8 +196,11 @@ enum plec_status plec_cuda_experts(struct plec_stream *stream, const struct plec
 
 /* table.c ----------------------------------------------------------------------------------------
  */
-/* The highest rung for a format on an architecture, or of those with a linear; NULL: none. */
-const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch, bool linear);
+/* What a kernel is wanted for beside experts. */
+enum plec_cuda_use { PLEC_CUDA_FOR_EXPERTS, PLEC_CUDA_FOR_LINEAR, PLEC_CUDA_FOR_LOGITS };
+/* The highest rung for a format on an architecture; NULL: none. */
+const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch,
+                                                 enum plec_cuda_use use);
 /* The highest rung up to most_rung that runs an operand of a bank; NULL: none. */
 const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *bank,
                                                    enum plec_operand_id id, uint32_t arch,

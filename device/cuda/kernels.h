@@ -197,6 +197,16 @@ struct plec_cuda_down_args {
     void *workspace; /* as in plec_cuda_gate_up_args */
 };
 
+/* logits[token, expert] = (weight * input_scale) . x in double: no factor, no bias. */
+struct plec_cuda_logits_args {
+    struct plec_matrix weight; /* [n_experts, >= input_dim] */
+    uint32_t input_dim, n_tokens;
+    const float *x;           /* [n_tokens, input_dim] */
+    const float *input_scale; /* [input_dim] or NULL: 1 */
+    double *logits;           /* [n_tokens, n_experts] */
+    const struct plec_cuda_fault *fault;
+};
+
 /* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
  * differ in format is two launches, GATE_ALONE by gate's kernel, then UP_LAST by up's. */
 struct plec_cuda_gemm {
@@ -211,6 +221,7 @@ struct plec_cuda_gemm {
     int (*down)(const struct plec_cuda_down_args *args, cudaStream_t stream);
     int (*linear)(const struct plec_linear_args *args, const struct plec_cuda_fault *fault,
                   cudaStream_t stream); /* y = (y +) matrix . x, x not rounded; or NULL */
+    int (*logits)(const struct plec_cuda_logits_args *args, cudaStream_t stream); /* or NULL */
     /* Splits of down for a rows x cols matrix: of the shape alone, so that a token's output does
      * not depend on its batch mates. NULL: 1. */
     uint32_t (*down_splits)(uint32_t rows, uint32_t cols);
@@ -252,6 +263,31 @@ int plec_cuda_launch_sigmoid(float *x, uint64_t n, const struct plec_cuda_fault 
                              cudaStream_t stream);
 int plec_cuda_launch_scale(float *x, uint64_t n, float factor, const struct plec_cuda_fault *fault,
                            cudaStream_t stream);
+
+/* ---- route --------------------------------------------------------------------------------------
+ * struct plec_router as kernels have it; its pointers are device memory. */
+struct plec_cuda_router {
+    uint32_t n_experts, top_k; /* at most PLEC_CUDA_EXPERTS_MAX, PLEC_CUDA_SLOTS_MAX */
+    int32_t gating, select_on; /* enum plec_gating, plec_select_on */
+    uint32_t n_groups;         /* at least 1 */
+    uint32_t n_groups_used, k_per_group;
+    bool normalise, input_norm;
+    double norm_epsilon, norm_floor, scale, input_eps;
+    uint32_t input_dim;
+    const float *bias, *selection_bias, *expert_scale, *input_scale;
+};
+
+struct plec_cuda_route_args {
+    struct plec_cuda_router router;
+    uint32_t n_tokens;
+    const float *x;       /* [n_tokens, input_dim]: for input_norm */
+    const double *logits; /* as above */
+    int32_t *ids;         /* [n_tokens, top_k] out, best first */
+    float *weights;       /* [n_tokens, top_k] out */
+    uint8_t *unrouted;    /* [n_tokens] out */
+    const struct plec_cuda_fault *fault;
+};
+int plec_cuda_launch_route(const struct plec_cuda_route_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -188,6 +188,7 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         plec_mm_gate_up<plec_fragment_##name>,                                                     \
         plec_mm_down<plec_fragment_##name>,                                                        \
         NULL,                                                                                      \
+        NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
         NULL,                                                                                      \
         plec_mm_workspace<plec_fragment_##name>};

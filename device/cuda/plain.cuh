@@ -87,9 +87,18 @@ PLEC_DEVICE void plec_plain_decode(float *chunk, const struct plec_plain_matrix 
     }
 }
 
-/* sums[t] = the first n columns of row . vector t, the same in every lane. T: f32 or double. */
-template <class F, class T>
-PLEC_DEVICE void plec_plain_dot(T (&sums)[PLEC_PLAIN_WIDTH], const struct plec_plain_matrix &m,
+/* Every lane gets the sums over all lanes, of the first n tokens. */
+template <class T> PLEC_DEVICE void plec_plain_sum_lanes(T (&sums)[PLEC_PLAIN_WIDTH], uint32_t n) {
+#pragma unroll
+    for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
+        if ((uint32_t)t < n)
+            for (int d = 16; d > 0; d /= 2)
+                sums[t] += __shfl_xor_sync(PLEC_ALL_LANES, sums[t], d);
+}
+
+/* sums[t] = the first n columns of row . vector t, the same in every lane. */
+template <class F>
+PLEC_DEVICE void plec_plain_dot(float (&sums)[PLEC_PLAIN_WIDTH], const struct plec_plain_matrix &m,
                                 uint32_t row, uint32_t n, const struct plec_plain_vectors &v,
                                 float *chunk) {
     for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
@@ -101,17 +110,13 @@ PLEC_DEVICE void plec_plain_dot(T (&sums)[PLEC_PLAIN_WIDTH], const struct plec_p
         __syncwarp();
         for (uint32_t i = threadIdx.x % 32; i < min(n - first, (uint32_t)PLEC_PLAIN_CHUNK);
              i += 32) {
-            T weight = chunk[plec_plain_place<F>(i)];
+            float weight = chunk[plec_plain_place<F>(i)];
 #pragma unroll
             for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
                 if ((uint32_t)t < v.n) sums[t] += weight * plec_plain_x(v, t, first + i);
         }
     }
-#pragma unroll
-    for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
-        if ((uint32_t)t < v.n)
-            for (int d = 16; d > 0; d /= 2)
-                sums[t] += __shfl_xor_sync(PLEC_ALL_LANES, sums[t], d);
+    plec_plain_sum_lanes(sums, v.n);
 }
 
 /* The lane's own of the sums: lane t has token t. */
@@ -262,6 +267,60 @@ static __global__ void __launch_bounds__(PLEC_PLAIN_THREADS, 2)
     }
 }
 
+/* ---- logits -------------------------------------------------------------------------------------
+ * As linear, in double: which experts are the largest must not hang on a rounding. */
+
+template <class F>
+PLEC_DEVICE void plec_plain_logits_dot(double (&sums)[PLEC_PLAIN_WIDTH],
+                                       const struct plec_cuda_logits_args &args,
+                                       const struct plec_plain_matrix &m, uint32_t row,
+                                       const struct plec_plain_vectors &v, float *chunk) {
+    uint32_t n = args.input_dim;
+    for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
+        sums[t] = 0;
+    for (uint32_t first = 0; first < n; first += PLEC_PLAIN_CHUNK) {
+        __syncwarp();
+        plec_plain_decode<F>(chunk, m, row, first, min(m.cols - first, (uint32_t)PLEC_PLAIN_CHUNK));
+        __syncwarp();
+        for (uint32_t i = threadIdx.x % 32; i < min(n - first, (uint32_t)PLEC_PLAIN_CHUNK);
+             i += 32) {
+            double weight = chunk[plec_plain_place<F>(i)];
+            if (args.input_scale != NULL) weight *= args.input_scale[first + i];
+#pragma unroll
+            for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
+                if ((uint32_t)t < v.n) sums[t] += weight * plec_plain_x(v, t, first + i);
+        }
+    }
+    plec_plain_sum_lanes(sums, v.n);
+}
+
+template <class F>
+static __global__ void __launch_bounds__(PLEC_PLAIN_THREADS, 2)
+    plain_logits(struct plec_cuda_logits_args args) {
+    PLEC_SHARED_STATIC(typename plec_plain_chunk<F>::type, chunks);
+    if (args.fault->code != PLEC_CUDA_NO_FAULT) return;
+    const struct plec_matrix &weight = args.weight;
+    struct plec_plain_matrix m =
+        plec_plain_bind<F>(weight.values, weight.scales, weight.rows, weight.cols);
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t n_blocks = (weight.rows + PLEC_PLAIN_WARPS - 1) / PLEC_PLAIN_WARPS;
+    uint32_t n_tiles = (args.n_tokens + PLEC_PLAIN_WIDTH - 1) / PLEC_PLAIN_WIDTH;
+    for (uint64_t at = blockIdx.x; at < (uint64_t)n_tiles * n_blocks; at += gridDim.x) {
+        uint32_t expert = (uint32_t)(at % n_blocks) * PLEC_PLAIN_WARPS + warp;
+        uint32_t token = (uint32_t)(at / n_blocks) * PLEC_PLAIN_WIDTH;
+        if (expert >= weight.rows) continue;
+        uint32_t n = min(args.n_tokens - token, (uint32_t)PLEC_PLAIN_WIDTH);
+        struct plec_plain_vectors v = {args.x, false, false, args.input_dim, n, {}};
+#pragma unroll
+        for (int t = 0; t < PLEC_PLAIN_WIDTH; t++)
+            v.row[t] = token + ((uint32_t)t < n ? (uint32_t)t : 0);
+        double sums[PLEC_PLAIN_WIDTH];
+        plec_plain_logits_dot<F>(sums, args, m, expert, v, chunks[warp]);
+        double own = plec_plain_own(sums);
+        if (lane < n) args.logits[plec_cuda_at(token + lane, weight.rows) + expert] = own;
+    }
+}
+
 /* ---- launchers ----------------------------------------------------------------------------------
  */
 
@@ -299,6 +358,14 @@ static int plec_plain_launch_linear(const struct plec_linear_args *args,
                             dim3(PLEC_PLAIN_THREADS), 0, stream, *args, fault);
 }
 
+template <class F>
+static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cudaStream_t stream) {
+    uint64_t n_tiles = ((uint64_t)args->n_tokens + PLEC_PLAIN_WIDTH - 1) / PLEC_PLAIN_WIDTH;
+    uint64_t n = plec_plain_items(n_tiles, args->weight.rows);
+    return (int)PLEC_LAUNCH((plain_logits<F>), dim3(plec_plain_grid(n, PLEC_PLAIN_LINEAR_BLOCKS)),
+                            dim3(PLEC_PLAIN_THREADS), 0, stream, *args);
+}
+
 /* ---- formats as types ---------------------------------------------------------------------------
  * The three geometries of lyrw/format.h; ROUNDS: x and act are rounded to bf16. */
 #define PLEC_PLAIN_TYPE(format, elems, scaled, trailing, rounds, ...)                              \
@@ -332,6 +399,7 @@ static int plec_plain_launch_linear(const struct plec_linear_args *args,
         plec_plain_launch_gate_up<plec_plain_##format>,                                            \
         plec_plain_launch_down<plec_plain_##format>,                                               \
         plec_plain_launch_linear<plec_plain_##format>,                                             \
+        plec_plain_launch_logits<plec_plain_##format>,                                             \
         NULL,                                                                                      \
         NULL,                                                                                      \
         NULL};

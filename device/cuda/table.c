@@ -61,11 +61,17 @@ static bool better(const struct plec_cuda_gemm *gemm, const struct plec_cuda_gem
            (best == NULL || gemm->rung > best->rung);
 }
 
-const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch, bool linear) {
+static bool serves(const struct plec_cuda_gemm *gemm, enum plec_cuda_use use) {
+    return use == PLEC_CUDA_FOR_LINEAR   ? gemm->linear != NULL
+           : use == PLEC_CUDA_FOR_LOGITS ? gemm->logits != NULL
+                                         : gemm->gate_up != NULL && gemm->down != NULL;
+}
+
+const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch,
+                                                 enum plec_cuda_use use) {
     const struct plec_cuda_gemm *best = NULL;
     for (size_t i = 0; i < N_GEMMS; i++)
-        if (better(gemms[i], best, format, arch) && (!linear || gemms[i]->linear != NULL))
-            best = gemms[i];
+        if (better(gemms[i], best, format, arch) && serves(gemms[i], use)) best = gemms[i];
     return best;
 }
 
@@ -74,7 +80,7 @@ const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *
                                                    int32_t most_rung) {
     const struct plec_cuda_gemm *best = NULL;
     for (size_t i = 0; i < N_GEMMS; i++)
-        if (gemms[i]->rung <= most_rung &&
+        if (gemms[i]->rung <= most_rung && serves(gemms[i], PLEC_CUDA_FOR_EXPERTS) &&
             better(gemms[i], best, bank->operands[id].format, arch) &&
             (gemms[i]->runs == NULL || gemms[i]->runs(bank, id)))
             best = gemms[i];
@@ -82,7 +88,7 @@ const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *
 }
 
 const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format) {
-    const struct plec_cuda_gemm *gemm =
-        plec_cuda_gemm_find(format, ((const struct plec_cuda_device *)device)->arch, false);
+    const struct plec_cuda_gemm *gemm = plec_cuda_gemm_find(
+        format, ((const struct plec_cuda_device *)device)->arch, PLEC_CUDA_FOR_EXPERTS);
     return gemm != NULL ? gemm->name : NULL;
 }
