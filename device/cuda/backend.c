@@ -113,8 +113,11 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->memory_bytes = device->memory_bytes;
     out->numa_node = device->numa_node;
     out->needs_upload = true;
-    snprintf(out->name, sizeof out->name, "CUDA%s, %s, sm_%u", PLEC_CUDA_EMULATED_TEXT,
-             device->name, device->arch);
+#ifdef PLEC_CUDA_EMULATED
+    snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u", device->arch);
+#else
+    snprintf(out->name, sizeof out->name, "CUDA, %s, sm_%u", device->name, device->arch);
+#endif
 }
 
 static void cuda_close(struct plec_device *base) {

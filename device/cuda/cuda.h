@@ -25,7 +25,8 @@ enum {
     PLEC_CUDA_CALLS_MAX = 1 << 20,
     PLEC_CUDA_BLOCKS_PER_SM = 8, /* worth launching */
     PLEC_CUDA_LEAST_ARCH = 80,
-    PLEC_CUDA_WHAT_BYTES = 128
+    PLEC_CUDA_WHAT_BYTES = 120,
+    PLEC_CUDA_WHATS = 32 /* launches that messages can name */
 };
 
 /* What every name of an emulated device says. */
@@ -66,6 +67,12 @@ struct plec_cuda_device {
     cudaEvent_t order; /* between two streams that use one table */
 };
 
+/* What a launch was of, for messages: "experts: 8 of 64 -> 32 -> 64, 3 tokens of 2 slots". */
+struct plec_cuda_what {
+    uint32_t launch;
+    char text[PLEC_CUDA_WHAT_BYTES];
+};
+
 struct plec_cuda_call {
     struct plec_cuda_stream *stream;
     plec_stream_function *fn;
@@ -81,9 +88,10 @@ struct plec_cuda_stream {
     pthread_mutex_t mutex;              /* over all below; held while a call enqueues */
     bool may_fault;                     /* kernels that can were enqueued since the last copy */
     bool capturing;                     /* into a graph */
-    char what[PLEC_CUDA_WHAT_BYTES];    /* the kernel launched last, and its shape */
-    struct plec_cuda_call *calls;       /* [device->n_calls], call k at k % n_calls */
-    uint64_t n_called;                  /* ever enqueued */
+    uint32_t n_launches;                /* ever; launch k is k modulo 2^32 */
+    struct plec_cuda_what whats[PLEC_CUDA_WHATS]; /* launch k at k % PLEC_CUDA_WHATS */
+    struct plec_cuda_call *calls;                 /* [device->n_calls], call k at k % n_calls */
+    uint64_t n_called;                            /* ever enqueued */
     _Atomic uint64_t n_returned;
     pthread_mutex_t error_mutex; /* over failed and error: taken by the thread that runs calls */
     bool failed;
@@ -154,6 +162,7 @@ struct plec_cuda_launch {
     struct plec_cuda_stream *stream;
     struct plec_error *err;
     enum plec_status status; /* of the first launch that was refused */
+    uint32_t number;         /* of the launch on its stream */
     bool skip;
 };
 struct plec_cuda_launch plec_cuda_launch_begin(struct plec_stream *stream, struct plec_error *err,
@@ -198,13 +207,13 @@ enum plec_status plec_cuda_experts(struct plec_stream *stream, const struct plec
  */
 /* What a kernel is wanted for beside experts. */
 enum plec_cuda_use { PLEC_CUDA_FOR_EXPERTS, PLEC_CUDA_FOR_LINEAR, PLEC_CUDA_FOR_LOGITS };
-/* The highest rung for a format on an architecture; NULL: none. */
-const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch,
-                                                 enum plec_cuda_use use);
-/* The highest rung up to most_rung that runs an operand of a bank; NULL: none. */
-const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *bank,
-                                                   enum plec_operand_id id, uint32_t arch,
-                                                   int32_t most_rung);
+/* The highest rung for a format that the device may run; NULL: none. */
+const struct plec_cuda_gemm *plec_cuda_gemm_find(const struct plec_cuda_device *device,
+                                                 uint16_t format, enum plec_cuda_use use);
+/* The highest of them that runs an operand of a bank; NULL: none. */
+const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_device *device,
+                                                   const struct plec_cuda_bank *bank,
+                                                   enum plec_operand_id id);
 const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format);
 
 #ifdef __cplusplus

@@ -48,8 +48,7 @@ static enum plec_status choose_one(struct plec_cuda_choice *choice, enum plec_op
     static const char *const names[PLEC_N_MATRICES] = {"gate", "up", "down"};
     char name[PLEC_NAME_MAX];
     const struct plec_cuda_bank *bank = &choice->bank;
-    const struct plec_cuda_gemm *gemm =
-        plec_cuda_gemm_choose(bank, id, device->arch, device->most_rung);
+    const struct plec_cuda_gemm *gemm = plec_cuda_gemm_choose(device, bank, id);
     const struct plec_operand *bias = &bank->operands[PLEC_GATE_BIAS + id];
     if (gemm == NULL)
         return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "%s: no kernel for %s", names[id],
@@ -185,7 +184,8 @@ static void begin(struct plec_cuda_run *run) {
                                        .n_entries = run->choice.bank.n_entries,
                                        .n_lists = run->choice.n_lists,
                                        .plan = run->plan,
-                                       .fault = run->launch.stream->fault};
+                                       .fault = run->launch.stream->fault,
+                                       .launch = run->launch.number};
     memcpy(plan.lists, run->choice.lists, sizeof plan.lists);
     run->launch.stream->may_fault = true;
     if (!plec_cuda_launched(&run->launch, plec_cuda_launch_plan(&plan, stream), "plan")) return;
@@ -287,7 +287,8 @@ static void take_part(struct plec_cuda_run *run) {
                                        .n_lists = run->choice.n_lists,
                                        .n_entries = run->choice.bank.n_entries,
                                        .counts = run->plan.counts + PLEC_CUDA_LISTS + 1,
-                                       .fault = run->launch.stream->fault};
+                                       .fault = run->launch.stream->fault,
+                                       .launch = run->launch.number};
     /* More names than experts: one of them twice, which the first 1024 show. */
     part.n_part =
         run->args->n_part < PLEC_CUDA_EXPERTS_MAX ? run->args->n_part : PLEC_CUDA_EXPERTS_MAX;
@@ -316,7 +317,8 @@ static void finish(struct plec_cuda_run *run) {
                                                .accumulate = args->accumulate,
                                                .y = args->y,
                                                .fault = run->launch.stream->fault};
-    struct plec_cuda_finish_args left = {run->plan.n_left, run->launch.stream->fault};
+    struct plec_cuda_finish_args left = {run->plan.n_left, run->launch.stream->fault,
+                                         run->launch.number};
     if (args->phase == PLEC_EXPERTS_FINISH) {
         run->launch.stream->may_fault = true;
         plec_cuda_launched(&run->launch, plec_cuda_launch_finish(&left, run->launch.stream->handle),

@@ -90,7 +90,7 @@ struct plec_cuda_fault {
     uint32_t code; /* enum plec_cuda_fault_code */
     uint32_t a;
     int32_t b;
-    uint32_t _pad;
+    uint32_t launch; /* number of the launch on its stream, as its arguments say */
 };
 
 /* ---- plan ---------------------------------------------------------------------------------------
@@ -127,8 +127,11 @@ struct plec_cuda_plan_args {
     bool drop_bad_ids; /* ids outside [0, n_entries) have no row (shards); else they are a fault */
     struct plec_cuda_plan plan;
     struct plec_cuda_fault *fault;
+    uint32_t launch;
 };
 int plec_cuda_launch_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream);
+/* Its dynamic shared memory. */
+size_t plec_cuda_plan_shared(uint32_t n_entries);
 /* Most tiles of a list, whatever the routing. */
 uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t width);
 
@@ -140,12 +143,14 @@ struct plec_cuda_part_args {
     struct plec_cuda_tile *tiles[PLEC_CUDA_LISTS]; /* [max_tiles] */
     uint32_t *counts;                              /* [PLEC_CUDA_LISTS] */
     struct plec_cuda_fault *fault;
+    uint32_t launch;
 };
 int plec_cuda_launch_part(const struct plec_cuda_part_args *args, cudaStream_t stream);
 /* Faults when experts with rows were not run. */
 struct plec_cuda_finish_args {
     const uint32_t *n_left;
     struct plec_cuda_fault *fault;
+    uint32_t launch;
 };
 int plec_cuda_launch_finish(const struct plec_cuda_finish_args *args, cudaStream_t stream);
 
@@ -232,9 +237,13 @@ struct plec_cuda_gemm {
      * n_pairs pairs of n_tokens tokens. NULL: none. */
     uint64_t (*workspace)(const struct plec_cuda_bank *bank, enum plec_operand_id id,
                           uint32_t n_tokens, uint32_t n_pairs);
+    uint32_t shared_bytes[PLEC_CUDA_CLASSES]; /* dynamic shared memory of a block, by class */
 };
 /* Higher is faster; of the rungs that run an operand the highest is taken. */
 enum plec_cuda_rung { PLEC_CUDA_PLAIN, PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK, PLEC_CUDA_WGMMA };
+
+/* Place i of the launch table and its symbol, "plec_cuda_mm_sync_q4_0"; NULL behind the last. */
+const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i);
 
 /* ---- finalize -----------------------------------------------------------------------------------
  * y[token] = (y +) sum over slots in order of weight * ((sum over splits in order of
@@ -287,6 +296,8 @@ struct plec_cuda_route_args {
     uint8_t *unrouted;    /* [n_tokens] out */
     const struct plec_cuda_fault *fault;
 };
+/* Its dynamic shared memory. */
+size_t plec_cuda_route_shared(uint32_t n_experts, uint32_t n_groups);
 int plec_cuda_launch_route(const struct plec_cuda_route_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@ enum plec_status plec_cuda_linear(struct plec_stream *base, const struct plec_li
     char name[PLEC_NAME_MAX];
     const char *format = plec_format_name(args->matrix.format, name);
     const struct plec_cuda_gemm *gemm =
-        plec_cuda_gemm_find(args->matrix.format, stream->device->arch, PLEC_CUDA_FOR_LINEAR);
+        plec_cuda_gemm_find(stream->device, args->matrix.format, PLEC_CUDA_FOR_LINEAR);
     if (gemm == NULL)
         return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "linear: no kernel for %s", format);
     if (args->n_tokens == 0 || args->matrix.rows == 0) return PLEC_OK;

@@ -191,6 +191,8 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
         NULL,                                                                                      \
-        plec_mm_workspace<plec_fragment_##name>};
+        plec_mm_workspace<plec_fragment_##name>,                                                   \
+        {plec_mm_shape<plec_fragment_##name, PLEC_MM_NARROW>::BYTES,                               \
+         plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES, 0}};
 
 #endif

@@ -10,8 +10,10 @@
 
 enum { THREADS = 256 };
 
-static __device__ void fault(struct plec_cuda_fault *fault, uint32_t code, uint32_t a) {
-    if (atomicCAS(&fault->code, PLEC_CUDA_NO_FAULT, code) == PLEC_CUDA_NO_FAULT) fault->a = a;
+template <class Args> static __device__ void fault(const Args &args, uint32_t code, uint32_t a) {
+    if (atomicCAS(&args.fault->code, PLEC_CUDA_NO_FAULT, code) != PLEC_CUDA_NO_FAULT) return;
+    args.fault->a = a;
+    args.fault->launch = args.launch;
 }
 
 /* Marks the expert as run; what is wrong with naming it, or no fault. Two threads that name one
@@ -47,7 +49,7 @@ static __global__ void __launch_bounds__(THREADS) part_kernel(struct plec_cuda_p
             for (uint32_t c = 0; c < args.n_lists; c++)
                 copy_tiles(args, c, expert);
         } else {
-            fault(args.fault, what, expert);
+            fault(args, what, expert);
             bad = 1;
         }
     }
@@ -55,8 +57,8 @@ static __global__ void __launch_bounds__(THREADS) part_kernel(struct plec_cuda_p
     if (__syncthreads_or(bad) && threadIdx.x < args.n_lists) args.counts[threadIdx.x] = 0;
 }
 
-static __global__ void finish_kernel(struct plec_cuda_finish_args args) {
-    if (*args.n_left > 0) fault(args.fault, PLEC_CUDA_EXPERTS_LEFT_OUT, *args.n_left);
+static __global__ void __launch_bounds__(1) finish_kernel(struct plec_cuda_finish_args args) {
+    if (*args.n_left > 0) fault(args, PLEC_CUDA_EXPERTS_LEFT_OUT, *args.n_left);
 }
 
 int plec_cuda_launch_part(const struct plec_cuda_part_args *args, cudaStream_t stream) {

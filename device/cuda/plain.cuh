@@ -402,6 +402,7 @@ static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cu
         plec_plain_launch_logits<plec_plain_##format>,                                             \
         NULL,                                                                                      \
         NULL,                                                                                      \
-        NULL};
+        NULL,                                                                                      \
+        {0, 0, 0}};
 
 #endif

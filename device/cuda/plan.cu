@@ -22,7 +22,7 @@ struct shared_arrays {
     uint32_t *scan;         /* [2 * WARPS] */
 };
 
-static size_t shared_bytes(uint32_t n_entries) {
+size_t plec_cuda_plan_shared(uint32_t n_entries) {
     size_t tiles = (n_entries + 1) * sizeof(uint32_t);
     size_t counts = (size_t)n_entries * WARPS * sizeof(uint16_t);
     return 2 * WARPS * sizeof(uint32_t) + 3 * (size_t)n_entries * sizeof(uint32_t) +
@@ -77,6 +77,7 @@ static __device__ void tell_bad_id(const struct plec_cuda_plan_args &args, uint3
         return;
     args.fault->a = pair;
     args.fault->b = args.ids[pair];
+    args.fault->launch = args.launch;
 }
 
 /* count = pairs of each expert. Returns whether this thread met an id that is a fault. */
@@ -246,6 +247,6 @@ uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t widt
 }
 
 int plec_cuda_launch_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream) {
-    return (int)PLEC_LAUNCH(plan_kernel, dim3(1), dim3(THREADS), shared_bytes(args->n_entries),
-                            stream, *args);
+    return (int)PLEC_LAUNCH(plan_kernel, dim3(1), dim3(THREADS),
+                            plec_cuda_plan_shared(args->n_entries), stream, *args);
 }

@@ -294,7 +294,11 @@ static __global__ void __launch_bounds__(32) route_kernel(struct plec_cuda_route
     if (lane_of_thread() == 0) args.unrouted[token] = bad;
 }
 
+size_t plec_cuda_route_shared(uint32_t n_experts, uint32_t n_groups) {
+    return (2 * (size_t)n_experts + n_groups) * sizeof(double);
+}
+
 int plec_cuda_launch_route(const struct plec_cuda_route_args *args, cudaStream_t stream) {
-    size_t shared = (2 * (size_t)args->router.n_experts + args->router.n_groups) * sizeof(double);
+    size_t shared = plec_cuda_route_shared(args->router.n_experts, args->router.n_groups);
     return (int)PLEC_LAUNCH(route_kernel, dim3(args->n_tokens), dim3(32), shared, stream, *args);
 }

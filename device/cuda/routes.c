@@ -31,14 +31,14 @@ static struct plec_cuda_router router_of(const struct plec_router *router) {
 }
 
 static enum plec_status check(const struct plec_cuda_gemm **gemm, const struct plec_router *router,
-                              uint32_t arch, struct plec_error *err) {
+                              const struct plec_cuda_device *device, struct plec_error *err) {
     char name[PLEC_NAME_MAX];
     if (router->n_experts > PLEC_CUDA_EXPERTS_MAX || router->top_k > PLEC_CUDA_SLOTS_MAX)
         return plec_fail(err, PLEC_UNSUPPORTED, "TooManyExperts",
                          "a router over %u experts, %u a token: at most %u and %u",
                          router->n_experts, router->top_k, PLEC_CUDA_EXPERTS_MAX,
                          PLEC_CUDA_SLOTS_MAX);
-    *gemm = plec_cuda_gemm_find(router->weight.format, arch, PLEC_CUDA_FOR_LOGITS);
+    *gemm = plec_cuda_gemm_find(device, router->weight.format, PLEC_CUDA_FOR_LOGITS);
     if (*gemm != NULL) return PLEC_OK;
     return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "router: no kernel for %s",
                      plec_format_name(router->weight.format, name));
@@ -49,7 +49,7 @@ enum plec_status plec_cuda_route(struct plec_stream *base, const struct plec_rou
     struct plec_cuda_stream *stream = (struct plec_cuda_stream *)base;
     const struct plec_router *router = args->router;
     const struct plec_cuda_gemm *gemm = NULL;
-    enum plec_status status = check(&gemm, router, stream->device->arch, err);
+    enum plec_status status = check(&gemm, router, stream->device, err);
     if (status != PLEC_OK || args->n_tokens == 0) return status;
     struct plec_cuda_route_args route = {.router = router_of(router),
                                          .n_tokens = args->n_tokens,

@@ -95,9 +95,17 @@ static enum plec_status fetch_fault(struct plec_cuda_stream *stream, struct plec
                            err, "reading a stream's fault record");
 }
 
+/* What a launch of the stream was of. */
+static const char *what_was(const struct plec_cuda_stream *stream, uint32_t launch) {
+    const struct plec_cuda_what *what = &stream->whats[launch % PLEC_CUDA_WHATS];
+    if (stream->n_launches == 0) return "nothing";
+    return what->launch == launch ? what->text : "a captured step";
+}
+
 /* The first failure since the last sync, forgotten with that. */
 static enum plec_status take_failure(struct plec_cuda_stream *stream, struct plec_error *err) {
-    enum plec_status status = plec_cuda_fault_status(stream->fault_host, stream->what, err);
+    enum plec_status status = plec_cuda_fault_status(
+        stream->fault_host, what_was(stream, stream->fault_host->launch), err);
     if (status != PLEC_OK) {
         enum plec_status cleared = clear_fault(stream, NULL);
         (void)cleared; /* a runtime that fails says so again */
@@ -130,7 +138,7 @@ enum plec_status plec_cuda_stream_sync(struct plec_stream *base, struct plec_err
     cudaError_t waited = cudaStreamSynchronize(stream->handle);
     pthread_mutex_lock(&stream->mutex);
     status = plec_cuda_check(waited, err, "waiting for a stream; launched last: %s",
-                             stream->what[0] != 0 ? stream->what : "nothing");
+                             what_was(stream, stream->n_launches - 1));
     if (status == PLEC_OK) status = take_failure(stream, err);
     pthread_mutex_unlock(&stream->mutex);
     return status;
@@ -209,9 +217,12 @@ struct plec_cuda_launch plec_cuda_launch_begin(struct plec_stream *base, struct 
     pthread_mutex_lock(&launch.stream->mutex);
     launch.skip = launch.status != PLEC_OK || plec_cuda_stream_failed(launch.stream);
     if (launch.skip || format == NULL) return launch;
+    launch.number = launch.stream->n_launches++;
+    struct plec_cuda_what *what = &launch.stream->whats[launch.number % PLEC_CUDA_WHATS];
+    what->launch = launch.number;
     va_list list;
     va_start(list, format);
-    vsnprintf(launch.stream->what, sizeof launch.stream->what, format, list);
+    vsnprintf(what->text, sizeof what->text, format, list);
     va_end(list);
     return launch;
 }
@@ -219,7 +230,7 @@ struct plec_cuda_launch plec_cuda_launch_begin(struct plec_stream *base, struct 
 bool plec_cuda_launched(struct plec_cuda_launch *launch, int status, const char *kernel) {
     if (launch->status != PLEC_OK) return false;
     launch->status = plec_cuda_check((cudaError_t)status, launch->err, "kernel %s of %s", kernel,
-                                     launch->stream->what);
+                                     what_was(launch->stream, launch->number));
     return launch->status == PLEC_OK;
 }
 

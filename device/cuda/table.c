@@ -52,43 +52,57 @@
 #define DECLARE(name) extern const struct plec_cuda_gemm name;
 #define ADDRESS(name) &name,
 EACH_GEMM(DECLARE)
+#define NAME(name) #name,
 static const struct plec_cuda_gemm *const gemms[] = {EACH_GEMM(ADDRESS)};
+static const char *const symbols[] = {EACH_GEMM(NAME)};
 enum { N_GEMMS = sizeof gemms / sizeof gemms[0] };
 
-static bool better(const struct plec_cuda_gemm *gemm, const struct plec_cuda_gemm *best,
-                   uint16_t format, uint32_t arch) {
-    return gemm->format == format && gemm->least_arch <= arch &&
-           (best == NULL || gemm->rung > best->rung);
-}
-
+/* What a kernel is wanted for. */
 static bool serves(const struct plec_cuda_gemm *gemm, enum plec_cuda_use use) {
     return use == PLEC_CUDA_FOR_LINEAR   ? gemm->linear != NULL
            : use == PLEC_CUDA_FOR_LOGITS ? gemm->logits != NULL
                                          : gemm->gate_up != NULL && gemm->down != NULL;
 }
 
-const struct plec_cuda_gemm *plec_cuda_gemm_find(uint16_t format, uint32_t arch,
-                                                 enum plec_cuda_use use) {
-    const struct plec_cuda_gemm *best = NULL;
-    for (size_t i = 0; i < N_GEMMS; i++)
-        if (better(gemms[i], best, format, arch) && serves(gemms[i], use)) best = gemms[i];
-    return best;
+static bool may_run(const struct plec_cuda_device *device, const struct plec_cuda_gemm *gemm,
+                    uint16_t format) {
+    return gemm->format == format && gemm->least_arch <= device->arch &&
+           gemm->rung <= device->most_rung;
 }
 
-const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_bank *bank,
-                                                   enum plec_operand_id id, uint32_t arch,
-                                                   int32_t most_rung) {
+static bool better(const struct plec_cuda_gemm *gemm, const struct plec_cuda_gemm *best) {
+    return best == NULL || gemm->rung > best->rung;
+}
+
+const struct plec_cuda_gemm *plec_cuda_gemm_find(const struct plec_cuda_device *device,
+                                                 uint16_t format, enum plec_cuda_use use) {
     const struct plec_cuda_gemm *best = NULL;
     for (size_t i = 0; i < N_GEMMS; i++)
-        if (gemms[i]->rung <= most_rung && serves(gemms[i], PLEC_CUDA_FOR_EXPERTS) &&
-            better(gemms[i], best, bank->operands[id].format, arch) &&
-            (gemms[i]->runs == NULL || gemms[i]->runs(bank, id)))
+        if (may_run(device, gemms[i], format) && serves(gemms[i], use) && better(gemms[i], best))
             best = gemms[i];
     return best;
 }
 
+const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_device *device,
+                                                   const struct plec_cuda_bank *bank,
+                                                   enum plec_operand_id id) {
+    const struct plec_cuda_gemm *best = NULL;
+    for (size_t i = 0; i < N_GEMMS; i++)
+        if (may_run(device, gemms[i], bank->operands[id].format) &&
+            serves(gemms[i], PLEC_CUDA_FOR_EXPERTS) &&
+            (gemms[i]->runs == NULL || gemms[i]->runs(bank, id)) && better(gemms[i], best))
+            best = gemms[i];
+    return best;
+}
+
+const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i) {
+    if (i >= N_GEMMS) return NULL;
+    *symbol = symbols[i];
+    return gemms[i];
+}
+
 const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format) {
-    const struct plec_cuda_gemm *gemm = plec_cuda_gemm_find(
-        format, ((const struct plec_cuda_device *)device)->arch, PLEC_CUDA_FOR_EXPERTS);
+    const struct plec_cuda_gemm *gemm =
+        plec_cuda_gemm_find((const struct plec_cuda_device *)device, format, PLEC_CUDA_FOR_EXPERTS);
     return gemm != NULL ? gemm->name : NULL;
 }

@@ -1,0 +1,115 @@
+// A step captured once and replayed with other routings, against launches of their own.
+#include "device/cuda/graph.h"
+#include "tests/support/cuda_device.h"
+
+#include <cstring>
+
+namespace {
+
+using namespace plec_test;
+
+class Graph : public testing::TestWithParam<uint32_t> {
+  protected:
+    Graph() : bank_(spec()), uploaded_(&cuda_, bank_.get()) {}
+    ~Graph() override { plec_cuda_graph_close(graph_); }
+    static BankSpec spec(uint32_t seed = 1) {
+        BankSpec spec;
+        spec.n_entries = 12, spec.input_dim = 64, spec.intermediate_dim = 32, spec.output_dim = 24;
+        spec.gate = spec.up = spec.down = PLEC_FORMAT_Q8_0;
+        spec.seed = seed;
+        return spec;
+    }
+    /* A step of T tokens: random, all to one expert, or few experts. */
+    Step step(uint32_t n_tokens, uint32_t i) {
+        Step step = make_step(bank_.get(), n_tokens, 3, 100 + i);
+        for (int32_t &id : step.ids)
+            id = i % 4 == 1 ? int32_t(i % 12) : i % 4 == 2 ? id % 2 : id;
+        return step;
+    }
+    void capture(CudaLaunch *launch) {
+        ASSERT_EQ(plec_cuda_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK) << cuda_.err.message;
+        launch->phase(PLEC_EXPERTS_ALL);
+        ASSERT_EQ(plec_cuda_graph_end(&graph_, cuda_.stream, &cuda_.err), PLEC_OK)
+            << cuda_.err.message;
+    }
+    /* The captured launch with another step's inputs. */
+    std::vector<float> replay(CudaLaunch *launch, const Step &step) {
+        auto put = [&](const void *to, const void *from, size_t n_bytes) {
+            cuda_.copy(const_cast<void *>(to), from, n_bytes);
+        };
+        put(launch->args.ids, step.ids.data(), step.ids.size() * 4);
+        put(launch->args.weights, step.weights.data(), step.weights.size() * 4);
+        put(launch->args.x, step.x.data(), step.x.size() * 4);
+        EXPECT_EQ(plec_fill(launch->args.y, 0xFF, launch->n_values * 4, cuda_.stream, nullptr),
+                  PLEC_OK);
+        EXPECT_EQ(plec_cuda_graph_launch(graph_, &cuda_.err), PLEC_OK) << cuda_.err.message;
+        return launch->y();
+    }
+    bool same(const std::vector<float> &a, const std::vector<float> &b) {
+        return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * 4) == 0;
+    }
+
+    CudaDevice cuda_;
+    Bank bank_;
+    UploadedBank uploaded_;
+    struct plec_cuda_graph *graph_ = nullptr;
+};
+
+TEST_P(Graph, ReplaysTwentyRoutingsAsLaunchesOfTheirOwn) {
+    uint32_t n_tokens = GetParam();
+    CudaLaunch launch(&cuda_, uploaded_.get(), step(n_tokens, 0));
+    launch.run();
+    capture(&launch);
+    for (uint32_t i = 0; i < 20; i++) {
+        SCOPED_TRACE(i);
+        Step other = step(n_tokens, i);
+        std::vector<float> alone = CudaLaunch(&cuda_, uploaded_.get(), other).run();
+        EXPECT_TRUE(same(replay(&launch, other), alone));
+    }
+}
+INSTANTIATE_TEST_SUITE_P(, Graph, testing::Values(1, 8, 40));
+
+class GraphOne : public Graph {};
+INSTANTIATE_TEST_SUITE_P(, GraphOne, testing::Values(0));
+
+TEST_P(GraphOne, ReadsPointersFromTheTable) {
+    Step step = this->step(8, 3);
+    CudaLaunch launch(&cuda_, uploaded_.get(), step);
+    std::vector<float> before = launch.run();
+    capture(&launch);
+    EXPECT_TRUE(same(replay(&launch, step), before));
+    Bank other(spec(2));
+    UploadedBank moved(&cuda_, other.get());
+    std::vector<float> after = CudaLaunch(&cuda_, moved.get(), step).run();
+    ASSERT_FALSE(same(before, after));
+    /* Every slot is overwritten: the graph must not keep a pointer. */
+    uploaded_.entries() = moved.entries();
+    ASSERT_EQ(plec_cuda_graph_refresh(cuda_.stream, uploaded_.get(), &cuda_.err), PLEC_OK);
+    EXPECT_TRUE(same(replay(&launch, step), after));
+}
+
+TEST_P(GraphOne, RefusesToCaptureATableThatIsNotCurrent) {
+    CudaLaunch launch(&cuda_, uploaded_.get(), step(2, 0));
+    ASSERT_EQ(plec_cuda_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
+    EXPECT_EQ(plec_launch_experts(cuda_.stream, &launch.args, &cuda_.err), PLEC_BAD_INPUT);
+    EXPECT_STREQ(cuda_.err.name, "TableNotCurrent");
+    EXPECT_EQ(plec_stream_sync(cuda_.stream, &cuda_.err), PLEC_BAD_INPUT);
+    EXPECT_STREQ(cuda_.err.name, "Capturing");
+    EXPECT_EQ(plec_cuda_graph_end(&graph_, cuda_.stream, nullptr), PLEC_OK); /* of nothing */
+    launch.run(); /* the stream works as before */
+}
+
+TEST_P(GraphOne, TellsAFaultOfAReplay) {
+    Step step = this->step(4, 0);
+    CudaLaunch launch(&cuda_, uploaded_.get(), step);
+    std::vector<float> right = launch.run();
+    capture(&launch);
+    std::vector<int32_t> bad = step.ids;
+    bad[5] = 12;
+    cuda_.copy(const_cast<int32_t *>(launch.args.ids), bad.data(), bad.size() * 4);
+    ASSERT_EQ(plec_cuda_graph_launch(graph_, &cuda_.err), PLEC_OK);
+    EXPECT_EQ(cuda_.failure(), "BadExpertId");
+    EXPECT_TRUE(same(replay(&launch, step), right));
+}
+
+} // namespace

@@ -1,0 +1,23 @@
+/* kernel_shared.c: prints the dynamic shared memory that CUDA kernels are launched with at most, a
+ * line a kernel: "mm_sync<q4_0,8> 12345", named as tools/kernel_table.sh names them. Linked with
+ * the emulated backend: it needs no GPU. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/kernels.h"
+
+int main(void) {
+    const char *symbol;
+    printf("plan_kernel %zu\n", plec_cuda_plan_shared(PLEC_CUDA_EXPERTS_MAX));
+    printf("route_kernel %zu\n",
+           plec_cuda_route_shared(PLEC_CUDA_EXPERTS_MAX, PLEC_CUDA_EXPERTS_MAX));
+    for (size_t i = 0; plec_cuda_gemm_at(&symbol, i) != NULL; i++) {
+        const struct plec_cuda_gemm *gemm = plec_cuda_gemm_at(&symbol, i);
+        const char *format = symbol + strlen("plec_cuda_") + strlen(gemm->name) + 1;
+        for (uint32_t c = 0; c < gemm->n_classes; c++)
+            if (gemm->shared_bytes[c] > 0)
+                printf("%s<%s,%u> %u\n", gemm->name, format, gemm->classes[c].width,
+                       gemm->shared_bytes[c]);
+    }
+    return 0;
+}
