@@ -55,6 +55,8 @@ struct plec_device_options {
                                 the plain rung of every format */
     uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
                                 the processor has */
+    uint64_t reserve_bytes;  /* CUDA: device memory taken at open, which plec_device_alloc gives out
+                                without asking the driver; 0: each alloc asks it */
     const struct plec_simulation *simulation; /* CPU: NULL: none; copied by open */
     struct plec_device_probe probe;
 };

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <thread>
 
 namespace {
@@ -103,6 +104,47 @@ TEST_F(Cuda, AlignsMemoryAndRefusesWhatIsNotThere) {
     }
     EXPECT_EQ(plec_pinned_alloc(&memory, cuda_.device, UINT64_MAX, &cuda_.err), PLEC_NO_MEMORY);
     plec_device_free(cuda_.device, nullptr);
+}
+
+/* Many pieces come and go at random; none may overlap another, and all may be had again. */
+TEST(CudaReserve, GivesOutWhatWasReservedAndNoMore) {
+    struct plec_device_options options = {};
+    options.reserve_bytes = 1 << 20;
+    CudaDevice cuda(&options);
+    std::map<uintptr_t, uint64_t> held; /* where -> bytes */
+    Random random(1);
+    uint32_t n_refused = 0;
+    for (int i = 0; i < 3000; i++) {
+        if (random.below(2) == 0 && !held.empty()) {
+            auto one = std::next(held.begin(), random.below(uint32_t(held.size())));
+            plec_device_free(cuda.device, reinterpret_cast<void *>(one->first));
+            held.erase(one);
+            continue;
+        }
+        uint64_t n_bytes = random.below(1 << random.below(18));
+        void *memory = nullptr;
+        if (plec_device_alloc(&memory, cuda.device, n_bytes, &cuda.err) != PLEC_OK) {
+            EXPECT_STREQ(cuda.err.name, "NoMemory");
+            n_refused++;
+            continue;
+        }
+        auto at = reinterpret_cast<uintptr_t>(memory);
+        EXPECT_EQ(at % 64, 0u);
+        auto after = held.lower_bound(at);
+        EXPECT_TRUE(after == held.end() || at + n_bytes <= after->first);
+        EXPECT_TRUE(after == held.begin() ||
+                    std::prev(after)->first + std::prev(after)->second <= at);
+        held[at] = n_bytes;
+    }
+    EXPECT_GT(n_refused, 0u);
+    for (const auto &piece : held)
+        plec_device_free(cuda.device, reinterpret_cast<void *>(piece.first));
+    void *all = nullptr;
+    EXPECT_EQ(plec_device_alloc(&all, cuda.device, 1 << 20, nullptr), PLEC_OK);
+    plec_device_free(cuda.device, all);
+    options.reserve_bytes = UINT64_C(1) << 50;
+    struct plec_device *none = nullptr;
+    EXPECT_EQ(plec_device_open(&none, PLEC_DEVICE_CUDA, &options, &cuda.err), PLEC_NO_MEMORY);
 }
 
 TEST_F(Cuda, PinsTheCallersMemory) {

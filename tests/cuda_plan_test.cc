@@ -76,6 +76,7 @@ class DevicePlan {
         std::copy(c.lists.begin(), c.lists.end(), args.lists);
         args.drop_bad_ids = c.drop;
         args.fault = cuda->upload(std::vector<plec_cuda_fault>(1));
+        args.block_counts = array<uint32_t>(plec_cuda_plan_blocks(pairs) * entries);
         args.plan.first = array<uint32_t>(entries + 1);
         args.plan.row_pair = array<uint32_t>(pairs);
         args.plan.row_token = array<uint32_t>(pairs);
@@ -170,6 +171,27 @@ TEST_F(Plan, EqualsTheHostsOverChunks) {
     expect_equal(&cuda_, {512, 4, 33, random_ids(512, 4, 33, 3)});
     expect_equal(&cuda_, {511, 1, 1, random_ids(511, 1, 1, 4)});
     expect_equal(&cuda_, {257, 2, 1024, random_ids(257, 2, 1024, 5)});
+}
+
+TEST_F(Plan, EqualsTheHostsOverBlocks) {
+    ASSERT_EQ(plec_cuda_plan_blocks(4096), 1u);
+    ASSERT_EQ(plec_cuda_plan_blocks(4097), 3u);
+    expect_equal(&cuda_, {1024, 4, 33, random_ids(1024, 4, 33, 13)});
+    expect_equal(&cuda_, {1025, 4, 33, random_ids(1025, 4, 33, 14)});
+    expect_equal(&cuda_, {1537, 4, 600, random_ids(1537, 4, 600, 15)});
+    expect_equal(&cuda_, {4099, 1, 1024, random_ids(4099, 1, 1024, 16)});
+    expect_equal(&cuda_, {700, 8, 8, {}});
+    expect_equal(&cuda_, {1200, 4, 64, Ids(4800, 5)});
+    Case c = {1100, 4, 20, random_ids(1100, 4, 40, 17)};
+    c.drop = true;
+    expect_equal(&cuda_, c);
+    c.drop = false, c.ids.assign(4400, 3), c.ids[4399] = 20;
+    DevicePlan plan(&cuda_, c);
+    plan.run();
+    EXPECT_EQ(plan.fault().code, unsigned(PLEC_CUDA_BAD_EXPERT_ID));
+    EXPECT_EQ(plan.fault().a, 4399u);
+    for (uint32_t n : plan.get(plan.args.plan.counts, PLEC_CUDA_LISTS))
+        EXPECT_EQ(n, 0u);
 }
 
 TEST_F(Plan, EqualsTheHostsWhenRoutingIsSkewed) {

@@ -8,7 +8,9 @@
 
 int main(void) {
     const char *symbol;
-    printf("plan_kernel %zu\n", plec_cuda_plan_shared(PLEC_CUDA_EXPERTS_MAX));
+    static const char *const plans[] = {"plan_kernel", "plan_count", "plan_lists", "plan_place"};
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
+        printf("%s %zu\n", plans[i], plec_cuda_plan_shared(PLEC_CUDA_EXPERTS_MAX));
     printf("route_kernel %zu\n",
            plec_cuda_route_shared(PLEC_CUDA_EXPERTS_MAX, PLEC_CUDA_EXPERTS_MAX));
     for (size_t i = 0; plec_cuda_gemm_at(&symbol, i) != NULL; i++) {

@@ -72,7 +72,22 @@ static enum plec_status make_tables(struct plec_cuda_device *device, struct plec
     return status;
 }
 
+static enum plec_status reserve(struct plec_cuda_device *device, uint64_t n_bytes,
+                                struct plec_error *err) {
+    void *memory = NULL;
+    if (n_bytes == 0) return PLEC_OK;
+    if (n_bytes > device->memory_bytes)
+        return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "wanted to reserve %llu bytes of %llu",
+                         (unsigned long long)n_bytes, (unsigned long long)device->memory_bytes);
+    enum plec_status status = plec_cuda_check(cudaMalloc(&memory, (size_t)n_bytes), err,
+                                              "reserving %llu bytes", (unsigned long long)n_bytes);
+    device->reserved = memory;
+    device->pool.n_bytes = n_bytes;
+    return status;
+}
+
 static void release(struct plec_cuda_device *device) {
+    if (device->reserved != NULL) (void)cudaFree(device->reserved);
     if (device->order != NULL) (void)cudaEventDestroy(device->order);
     if (device->rows != NULL) (void)cudaFree(device->rows);
     pthread_mutex_destroy(&device->mutex);
@@ -97,6 +112,7 @@ static enum plec_status cuda_open(struct plec_device **out,
     if (status == PLEC_OK) status = describe(device, err);
     if (status == PLEC_OK) status = check_arch(device, err);
     if (status == PLEC_OK) status = make_tables(device, err);
+    if (status == PLEC_OK) status = reserve(device, options->reserve_bytes, err);
     if (status != PLEC_OK) {
         release(device);
         return status;

@@ -13,6 +13,7 @@
 
 #include "device/backend.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/pool.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,7 +60,9 @@ struct plec_cuda_device {
     char name[96];
     struct plec_device_probe probe; /* told on the threads that enqueue */
     atomic_uint n_open;             /* streams open */
-    pthread_mutex_t mutex;          /* over the tables */
+    pthread_mutex_t mutex;          /* over the tables and the pool */
+    uint8_t *reserved;              /* [pool.n_bytes] device; NULL: nothing */
+    struct plec_cuda_pool pool;
     struct plec_cuda_entry *rows;   /* [PLEC_CUDA_TABLE_ROWS_MAX] device */
     struct plec_cuda_entry *shadow; /* [PLEC_CUDA_TABLE_ROWS_MAX] host: what rows hold */
     struct plec_cuda_table tables[PLEC_CUDA_TABLES_MAX];

@@ -123,6 +123,7 @@ bool plec_cuda_layout_of(struct plec_cuda_layout *out, const struct plec_cuda_ch
     out->row_token = take(out, &fits, pairs, 4, 1);
     out->pair_row = take(out, &fits, pairs, 4, 1);
     out->left = take(out, &fits, entries, 4, 1);
+    out->block_counts = take(out, &fits, plec_cuda_plan_blocks(pairs), entries, 4);
     out->counts = take(out, &fits, 2 * PLEC_CUDA_LISTS + 1, 4, 1);
     for (uint32_t i = 0; i < choice->n_lists; i++) {
         out->max_tiles[i] = plec_cuda_max_tiles(pairs, bank->n_entries, choice->lists[i].width);
@@ -186,6 +187,7 @@ static void begin(struct plec_cuda_run *run) {
                                        .plan = run->plan,
                                        .fault = run->launch.stream->fault,
                                        .launch = run->launch.number};
+    plan.block_counts = (uint32_t *)((unsigned char *)args->workspace + run->layout.block_counts);
     memcpy(plan.lists, run->choice.lists, sizeof plan.lists);
     run->launch.stream->may_fault = true;
     if (!plec_cuda_launched(&run->launch, plec_cuda_launch_plan(&plan, stream), "plan")) return;

@@ -29,6 +29,7 @@ struct plec_cuda_bank plec_cuda_bank_of(const struct plec_bank *bank);
 /* Workspace parts, as bytes from its start. */
 struct plec_cuda_layout {
     uint64_t first, row_pair, row_token, pair_row, left; /* struct plec_cuda_plan */
+    uint64_t block_counts;                               /* of the plan */
     uint64_t counts; /* [PLEC_CUDA_LISTS] of the plan, [1] n_left, [PLEC_CUDA_LISTS] of a part */
     uint64_t first_tile[PLEC_CUDA_LISTS], tiles[PLEC_CUDA_LISTS], part_tiles[PLEC_CUDA_LISTS];
     uint32_t max_tiles[PLEC_CUDA_LISTS];

@@ -124,12 +124,19 @@ struct plec_cuda_plan_args {
     uint32_t n_tokens, n_slots, n_entries;
     uint32_t n_lists;
     struct plec_cuda_class lists[PLEC_CUDA_LISTS];
+    uint32_t *block_counts; /* [plec_cuda_plan_blocks, n_entries]; unused by one block */
     bool drop_bad_ids; /* ids outside [0, n_entries) have no row (shards); else they are a fault */
     struct plec_cuda_plan plan;
     struct plec_cuda_fault *fault;
     uint32_t launch;
 };
 int plec_cuda_launch_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream);
+/* Blocks that a plan of so many pairs is made by. */
+#if defined(__CUDACC__)
+__host__ __device__
+#endif
+    uint32_t
+    plec_cuda_plan_blocks(uint64_t n_pairs);
 /* Its dynamic shared memory. */
 size_t plec_cuda_plan_shared(uint32_t n_entries);
 /* Most tiles of a list, whatever the routing. */

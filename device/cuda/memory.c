@@ -1,5 +1,5 @@
 /* memory.c: device and pinned memory. The host asks for it when it opens; launches ask for none. */
-#include <string.h>
+#include <assert.h>
 
 #include "device/cuda/cuda.h"
 
@@ -16,11 +16,25 @@ static enum plec_status too_much(uint64_t n_bytes, struct plec_error *err) {
                      (unsigned long long)n_bytes);
 }
 
+static enum plec_status take_reserved(void **out, struct plec_cuda_device *device, uint64_t n_bytes,
+                                      struct plec_error *err) {
+    uint64_t at = 0;
+    pthread_mutex_lock(&device->mutex);
+    bool taken = plec_cuda_pool_take(&at, &device->pool, n_bytes);
+    pthread_mutex_unlock(&device->mutex);
+    if (taken) *out = device->reserved + at;
+    return taken ? PLEC_OK
+                 : plec_fail(err, PLEC_NO_MEMORY, "NoMemory",
+                             "wanted %llu bytes of the %llu that were reserved",
+                             (unsigned long long)n_bytes, (unsigned long long)device->pool.n_bytes);
+}
+
 enum plec_status plec_cuda_device_alloc(void **out, struct plec_device *base, uint64_t n_bytes,
                                         struct plec_error *err) {
-    const struct plec_cuda_device *device = (const struct plec_cuda_device *)base;
+    struct plec_cuda_device *device = (struct plec_cuda_device *)base;
     *out = NULL;
     if (n_bytes > device->memory_bytes) return too_much(n_bytes, err);
+    if (device->reserved != NULL) return take_reserved(out, device, n_bytes, err);
     enum plec_status status = plec_cuda_enter(device, err);
     if (status != PLEC_OK) return status;
     void *memory = NULL;
@@ -30,9 +44,23 @@ enum plec_status plec_cuda_device_alloc(void **out, struct plec_device *base, ui
     return status;
 }
 
-/* A failure to free is one of work enqueued before: its stream's next sync tells it. */
+/* A failure to free is one of work enqueued before: its stream's next sync tells it. Either way the
+ * device has done with the memory before another gets it. */
+static void give_reserved(struct plec_cuda_device *device, const void *memory) {
+    if (plec_cuda_enter(device, NULL) == PLEC_OK) (void)cudaDeviceSynchronize();
+    pthread_mutex_lock(&device->mutex);
+    bool given =
+        plec_cuda_pool_give(&device->pool, (uint64_t)((const uint8_t *)memory - device->reserved));
+    pthread_mutex_unlock(&device->mutex);
+    assert(given);
+    (void)given;
+}
+
 void plec_cuda_device_free(struct plec_device *base, void *memory) {
-    if (plec_cuda_enter((const struct plec_cuda_device *)base, NULL) == PLEC_OK)
+    struct plec_cuda_device *device = (struct plec_cuda_device *)base;
+    if (device->reserved != NULL)
+        give_reserved(device, memory);
+    else if (plec_cuda_enter(device, NULL) == PLEC_OK)
         (void)cudaFree(memory);
 }
 

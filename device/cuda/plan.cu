@@ -2,16 +2,18 @@
  *
  *   histogram -> first row of each expert -> tile counts of each list -> tile lists -> stable rows
  *
- * Mapping: one block of 512 threads whatever the number of pairs; experts are looped over 512 at a
- * time, pairs 512 at a time in order, so that a row's place is its rank among the pairs of its
- * expert in pair order: within a warp by match, across warps and chunks by prefix sums. No order
- * depends on an atomic. Shared memory: 44 bytes an expert and less than 48 KB in all. Reads ids
- * twice; writes 16 bytes a pair.
+ * Mapping: blocks of 512 threads. Up to PLAN_PAIRS pairs: one block does it all, in one launch.
+ * More: three launches, of a block every BLOCK_PAIRS pairs that counts them, of one block that
+ * makes offsets and tiles of the counts, and of the same blocks again that place their pairs.
+ * Experts are looped over 512 at a time, pairs 512 at a time in order, so that a row's place is its
+ * rank among the pairs of its expert in pair order: within a warp by match, across warps, chunks
+ * and blocks by prefix sums. No order depends on an atomic. Shared memory: 44 bytes an expert and
+ * less than 48 KB in all. Reads ids twice; writes 16 bytes a pair.
  */
 #include "device/cuda/kernels.h"
 #include "device/cuda/launch.cuh"
 
-enum { THREADS = 512, WARPS = THREADS / 32 };
+enum { THREADS = 512, WARPS = THREADS / 32, PLAN_PAIRS = 4096, BLOCK_PAIRS = 2048 };
 
 /* Shared arrays. warp_counts is used after tile_starts are done with: they share their place. */
 struct shared_arrays {
@@ -21,6 +23,10 @@ struct shared_arrays {
     uint16_t *warp_counts;  /* [WARPS, n_entries] */
     uint32_t *scan;         /* [2 * WARPS] */
 };
+
+__host__ __device__ uint32_t plec_cuda_plan_blocks(uint64_t n_pairs) {
+    return n_pairs <= PLAN_PAIRS ? 1 : (uint32_t)((n_pairs + BLOCK_PAIRS - 1) / BLOCK_PAIRS);
+}
 
 size_t plec_cuda_plan_shared(uint32_t n_entries) {
     size_t tiles = (n_entries + 1) * sizeof(uint32_t);
@@ -80,15 +86,29 @@ static __device__ void tell_bad_id(const struct plec_cuda_plan_args &args, uint3
     args.fault->launch = args.launch;
 }
 
-/* count = pairs of each expert. Returns whether this thread met an id that is a fault. */
+/* The pairs of one block: from `first` up to `end`. */
+struct pair_range {
+    uint32_t first, end;
+};
+static __device__ __forceinline__ struct pair_range
+all_pairs(const struct plec_cuda_plan_args &args) {
+    return {0, args.n_tokens * args.n_slots};
+}
+static __device__ __forceinline__ struct pair_range
+block_pairs(const struct plec_cuda_plan_args &args) {
+    uint32_t first = blockIdx.x * BLOCK_PAIRS, n = args.n_tokens * args.n_slots;
+    return {first, n - first < BLOCK_PAIRS ? n : first + BLOCK_PAIRS};
+}
+
+/* count = pairs of each expert within the range. Returns whether any thread met an id that is a
+ * fault. */
 static __device__ int count_pairs(const struct plec_cuda_plan_args &args,
-                                  const struct shared_arrays &s) {
-    uint32_t n_pairs = args.n_tokens * args.n_slots;
+                                  const struct shared_arrays &s, struct pair_range range) {
     int bad = 0;
     for (uint32_t e = threadIdx.x; e < args.n_entries; e += THREADS)
         s.count[e] = 0;
     __syncthreads();
-    for (uint32_t pair = threadIdx.x; pair < n_pairs; pair += THREADS) {
+    for (uint32_t pair = range.first + threadIdx.x; pair < range.end; pair += THREADS) {
         int32_t e = expert_of(args, pair);
         if (e >= 0) {
             atomicAdd(&s.count[e], 1u);
@@ -186,13 +206,13 @@ static __device__ void offset_warps(const struct shared_arrays &s, uint32_t n_en
 }
 
 static __device__ void place_chunk(const struct plec_cuda_plan_args &args,
-                                   const struct shared_arrays &s, uint32_t from) {
+                                   const struct shared_arrays &s, uint32_t from, uint32_t end) {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t pair = from + threadIdx.x, n_pairs = args.n_tokens * args.n_slots;
+    uint32_t pair = from + threadIdx.x;
     for (uint32_t i = threadIdx.x; i < WARPS * args.n_entries; i += THREADS)
         s.warp_counts[i] = 0;
     __syncthreads();
-    int32_t e = pair < n_pairs ? expert_of(args, pair) : -1;
+    int32_t e = pair < end ? expert_of(args, pair) : -1;
     uint32_t same = __match_any_sync(0xFFFFFFFFu, e);
     uint32_t rank = (uint32_t)__popc(same & ((1u << lane) - 1));
     if (e >= 0 && rank == 0)
@@ -200,7 +220,7 @@ static __device__ void place_chunk(const struct plec_cuda_plan_args &args,
     __syncthreads();
     offset_warps(s, args.n_entries);
     __syncthreads();
-    if (pair < n_pairs && e < 0) args.plan.pair_row[pair] = PLEC_CUDA_NO_ROW;
+    if (pair < end && e < 0) args.plan.pair_row[pair] = PLEC_CUDA_NO_ROW;
     if (e >= 0) {
         uint32_t row = s.base[e] + s.warp_counts[warp * args.n_entries + (uint32_t)e] + rank;
         args.plan.pair_row[pair] = (int32_t)row;
@@ -208,6 +228,24 @@ static __device__ void place_chunk(const struct plec_cuda_plan_args &args,
         args.plan.row_token[row] = pair / args.n_slots;
     }
     __syncthreads();
+}
+
+static __device__ void place_pairs(const struct plec_cuda_plan_args &args,
+                                   const struct shared_arrays &s, struct pair_range range) {
+    for (uint32_t from = range.first; from < range.end; from += THREADS)
+        place_chunk(args, s, from, range.end);
+}
+
+/* Offsets and tiles, once count is known. */
+static __device__ void make_lists(const struct plec_cuda_plan_args &args,
+                                  const struct shared_arrays &s) {
+    place_experts(args, s);
+    __syncthreads();
+    for (uint32_t c = 0; c < PLEC_CUDA_LISTS; c++)
+        if (c < args.n_lists)
+            cut_list(args, s, (int)c);
+        else if (threadIdx.x == 0)
+            args.plan.counts[c] = 0;
 }
 
 /* Nothing to run: what later kernels of the launch look at. */
@@ -218,27 +256,71 @@ static __device__ void empty_plan(const struct plec_cuda_plan_args &args) {
         args.plan.left[e] = 0;
 }
 
+/* Whether there was a fault before this launch; every thread of the block has looked, so that one
+ * may fault now. */
+static __device__ bool faulted(const struct plec_cuda_plan_args &args) {
+    bool before = args.fault->code != PLEC_CUDA_NO_FAULT;
+    __syncthreads();
+    return before;
+}
+
 static __global__ void __launch_bounds__(THREADS) plan_kernel(struct plec_cuda_plan_args args) {
     PLEC_SHARED_DYNAMIC(raw);
     struct shared_arrays s = arrays_in(raw, args.n_entries);
-    if (args.fault->code != PLEC_CUDA_NO_FAULT) {
+    if (faulted(args) || count_pairs(args, s, all_pairs(args))) {
         empty_plan(args);
         return;
     }
-    __syncthreads(); /* nobody faults before all have looked */
-    if (count_pairs(args, s)) {
+    make_lists(args, s);
+    place_pairs(args, s, all_pairs(args));
+}
+
+static __global__ void __launch_bounds__(THREADS) plan_count(struct plec_cuda_plan_args args) {
+    PLEC_SHARED_DYNAMIC(raw);
+    struct shared_arrays s = arrays_in(raw, args.n_entries);
+    uint32_t *counts = args.block_counts + plec_cuda_at(blockIdx.x, args.n_entries);
+    count_pairs(args, s, block_pairs(args));
+    for (uint32_t e = threadIdx.x; e < args.n_entries; e += THREADS)
+        counts[e] = s.count[e];
+}
+
+/* Each block's counts become the rows of its first pairs. */
+static __global__ void __launch_bounds__(THREADS) plan_lists(struct plec_cuda_plan_args args) {
+    PLEC_SHARED_DYNAMIC(raw);
+    struct shared_arrays s = arrays_in(raw, args.n_entries);
+    if (faulted(args)) {
         empty_plan(args);
         return;
     }
-    place_experts(args, s);
+    uint32_t n_blocks = plec_cuda_plan_blocks((uint64_t)args.n_tokens * args.n_slots);
+    for (uint32_t e = threadIdx.x; e < args.n_entries; e += THREADS) {
+        uint32_t sum = 0;
+        for (uint32_t block = 0; block < n_blocks; block++)
+            sum += args.block_counts[plec_cuda_at(block, args.n_entries) + e];
+        s.count[e] = sum;
+    }
     __syncthreads();
-    for (uint32_t c = 0; c < PLEC_CUDA_LISTS; c++)
-        if (c < args.n_lists)
-            cut_list(args, s, (int)c);
-        else if (threadIdx.x == 0)
-            args.plan.counts[c] = 0;
-    for (uint32_t from = 0; from < args.n_tokens * args.n_slots; from += THREADS)
-        place_chunk(args, s, from);
+    make_lists(args, s);
+    for (uint32_t e = threadIdx.x; e < args.n_entries; e += THREADS) {
+        uint32_t row = s.next[e];
+        for (uint32_t block = 0; block < n_blocks; block++) {
+            uint32_t *count = args.block_counts + plec_cuda_at(block, args.n_entries) + e;
+            uint32_t n = *count;
+            *count = row;
+            row += n;
+        }
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS) plan_place(struct plec_cuda_plan_args args) {
+    PLEC_SHARED_DYNAMIC(raw);
+    struct shared_arrays s = arrays_in(raw, args.n_entries);
+    if (args.fault->code != PLEC_CUDA_NO_FAULT) return;
+    const uint32_t *rows = args.block_counts + plec_cuda_at(blockIdx.x, args.n_entries);
+    for (uint32_t e = threadIdx.x; e < args.n_entries; e += THREADS)
+        s.next[e] = rows[e];
+    __syncthreads();
+    place_pairs(args, s, block_pairs(args));
 }
 
 uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t width) {
@@ -247,6 +329,12 @@ uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t widt
 }
 
 int plec_cuda_launch_plan(const struct plec_cuda_plan_args *args, cudaStream_t stream) {
-    return (int)PLEC_LAUNCH(plan_kernel, dim3(1), dim3(THREADS),
-                            plec_cuda_plan_shared(args->n_entries), stream, *args);
+    size_t shared = plec_cuda_plan_shared(args->n_entries);
+    uint32_t n_blocks = plec_cuda_plan_blocks((uint64_t)args->n_tokens * args->n_slots);
+    dim3 one(1), grid(n_blocks), block(THREADS);
+    if (n_blocks == 1) return (int)PLEC_LAUNCH(plan_kernel, one, block, shared, stream, *args);
+    cudaError_t status = PLEC_LAUNCH(plan_count, grid, block, shared, stream, *args);
+    if (status == cudaSuccess) status = PLEC_LAUNCH(plan_lists, one, block, shared, stream, *args);
+    if (status == cudaSuccess) status = PLEC_LAUNCH(plan_place, grid, block, shared, stream, *args);
+    return (int)status;
 }
