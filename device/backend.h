@@ -82,6 +82,8 @@ struct plec_backend {
     enum plec_status (*scale)(struct plec_stream *stream, float *x, uint64_t n, float factor,
                               struct plec_error *err);
     const char *(*kernel_name)(const struct plec_device *device, uint16_t format);
+    const char *(*operand_kernel)(const struct plec_device *device, const struct plec_bank *bank,
+                                  enum plec_operand_id id);
 };
 
 extern const struct plec_backend plec_cpu_backend;

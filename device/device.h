@@ -223,6 +223,16 @@ PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, flo
  * none. */
 const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format);
 
+/* The kernel that an experts launch runs operand `id` (PLEC_GATE, PLEC_UP, PLEC_DOWN) of a bank
+ * with on this device; NULL: none, or the bank lacks it. */
+const char *plec_device_operand_kernel(const struct plec_device *device,
+                                       const struct plec_bank *bank, enum plec_operand_id id);
+enum { PLEC_EXPERTS_KERNELS_MAX = 128 };
+/* All of them in words, "gate q4_k mm_sync, up q4_k mm_sync, down q6_k plain", in out
+ * [PLEC_EXPERTS_KERNELS_MAX]; "none" for an operand without a kernel. */
+void plec_device_experts_kernels(char *out, const struct plec_device *device,
+                                 const struct plec_bank *bank);
+
 #ifdef __cplusplus
 }
 #endif

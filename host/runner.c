@@ -172,6 +172,8 @@ static enum plec_status upload_layers(struct plec_runner *runner, struct plec_er
     for (size_t i = 0; status == PLEC_OK && i < runner->n_layers; i++) {
         struct plec_runner_layer *layer = &runner->layers[i];
         layer->on_device = layer->bound.layer;
+        if (runner->device != NULL)
+            plec_device_experts_kernels(layer->kernels, runner->device, &layer->on_device.routed);
         if (!runner->needs_upload) continue;
         status = plec_upload_open(&layer->upload, &layer->on_device, runner->device,
                                   &layer->bound.layer, layer->streamed == PLEC_NOT_STREAMED, err);
@@ -259,6 +261,11 @@ struct plec_streamer *plec_runner_streamer(const struct plec_runner *runner) {
 uint32_t plec_runner_stream_index(const struct plec_runner *runner, uint32_t layer) {
     const struct plec_runner_layer *found = plec_runner_find_layer(runner, layer);
     return found != NULL ? found->streamed : PLEC_NOT_STREAMED;
+}
+
+const char *plec_runner_kernels(const struct plec_runner *runner, uint32_t layer) {
+    const struct plec_runner_layer *found = plec_runner_find_layer(runner, layer);
+    return found != NULL && found->kernels[0] != '\0' ? found->kernels : NULL;
 }
 
 const char *plec_runner_device_name(const struct plec_runner *runner) {

@@ -91,6 +91,9 @@ bool plec_runner_stream_stats(struct plec_stream_stats *out, const struct plec_r
  * is streamed. Views. */
 struct plec_streamer *plec_runner_streamer(const struct plec_runner *runner);
 uint32_t plec_runner_stream_index(const struct plec_runner *runner, uint32_t layer);
+/* What a layer's routed experts run with, "gate q4_k mm_sync, up q4_k mm_sync, down q6_k plain";
+ * NULL on the reference and for a layer that the runner does not have. A view. */
+const char *plec_runner_kernels(const struct plec_runner *runner, uint32_t layer);
 /* "reference", "CPU, 2 threads, AVX2+FMA". */
 const char *plec_runner_device_name(const struct plec_runner *runner);
 

@@ -17,6 +17,7 @@ enum { PLEC_AHEAD_TOKENS = 8 };
 struct plec_runner_layer {
     uint32_t number;
     struct plec_bound_layer bound;
+    char kernels[PLEC_EXPERTS_KERNELS_MAX];
     struct plec_layer on_device; /* bound.layer as launches read it */
     struct plec_upload upload;   /* what on_device points at, where the device wants it */
     uint32_t streamed;           /* its index in the streamer; PLEC_NOT_STREAMED */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes docs/kernels.md's table on stdout: what each CUDA kernel takes of each architecture, from
+# Writes docs/kernels.md on stdout: what each CUDA kernel takes of each architecture, from
 # what ptxas said when they were built (cmake/nvcc_checked.sh) and what plec_kernel_shared says of
 # dynamic shared memory. Exit 1 when a kernel does not fit an architecture: 99, 163 or 227 KB of
 # shared memory a block, 64 K registers.
@@ -32,6 +32,15 @@ facts() {
             s/, /,/g; s/\([a-z ]+\)//g' | sort
 }
 
+cat <<'HEAD'
+# What kernels take
+
+Made by `tools/kernel_table.sh BUILD_DIR` from a build of the preset `cuda`; not edited by hand. Each cell: registers a thread / blocks
+that an SM holds at once (by threads, registers, shared memory, and its limit of blocks). Shared memory is what ptxas says, and what a
+launch adds at most; a block may have 163 KB of it on sm_80, 227 KB on sm_90a and sm_100a, 99 KB on sm_89 and sm_120a. A kernel that does
+not fit, spills, or uses local memory fails the script, or the build before it.
+
+HEAD
 "$shared" >"${TMPDIR:-/tmp}/kernel_table.$$" || exit 2
 facts | awk -v dynamic_file="${TMPDIR:-/tmp}/kernel_table.$$" '
     function least(a, b) { return a < b ? a : b }

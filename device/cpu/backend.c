@@ -221,6 +221,11 @@ static const char *cpu_kernel_name(const struct plec_device *base, uint16_t form
     return kernel == NULL ? NULL : kernel->name;
 }
 
+static const char *cpu_operand_kernel(const struct plec_device *device,
+                                      const struct plec_bank *bank, enum plec_operand_id id) {
+    return cpu_kernel_name(device, bank->operands[id].format);
+}
+
 const struct plec_backend plec_cpu_backend = {
     .name = "CPU",
     .open = cpu_open,
@@ -253,4 +258,5 @@ const struct plec_backend plec_cpu_backend = {
     .sigmoid = plec_cpu_sigmoid_launch,
     .scale = plec_cpu_scale,
     .kernel_name = cpu_kernel_name,
+    .operand_kernel = cpu_operand_kernel,
 };

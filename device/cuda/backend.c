@@ -174,4 +174,5 @@ const struct plec_backend plec_cuda_backend = {
     .sigmoid = plec_cuda_sigmoid,
     .scale = plec_cuda_scale,
     .kernel_name = plec_cuda_kernel_name,
+    .operand_kernel = plec_cuda_operand_kernel,
 };

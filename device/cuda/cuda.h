@@ -217,6 +217,8 @@ const struct plec_cuda_gemm *plec_cuda_gemm_find(const struct plec_cuda_device *
 const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_device *device,
                                                    const struct plec_cuda_bank *bank,
                                                    enum plec_operand_id id);
+const char *plec_cuda_operand_kernel(const struct plec_device *device, const struct plec_bank *bank,
+                                     enum plec_operand_id id);
 const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format);
 
 #ifdef __cplusplus

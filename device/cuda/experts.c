@@ -86,6 +86,14 @@ enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
     return PLEC_OK;
 }
 
+const char *plec_cuda_operand_kernel(const struct plec_device *device, const struct plec_bank *bank,
+                                     enum plec_operand_id id) {
+    struct plec_cuda_bank own = plec_cuda_bank_of(bank);
+    const struct plec_cuda_gemm *gemm =
+        plec_cuda_gemm_choose((const struct plec_cuda_device *)device, &own, id);
+    return gemm != NULL ? gemm->name : NULL;
+}
+
 /* --- workspace ------------------------------------------------------------------------------- */
 
 /* Room for a * b * c bytes; where it starts. */

@@ -50,8 +50,10 @@ static const struct plec_cli_command command = {
         "picture shows the same: "
         "a lane for each thread, the disk and the link. A profiler that "
         "listens to NVTX sees the same as ranges of the domain `plectrum`.\n\n"
-        "The JSON object has path, kind, profile, layer, device, tokens, hidden_size, experts, "
-        "slots, shared_experts, routing (router, caller or dense), programme, activation, output, "
+        "The JSON object has path, kind, profile, layer, device, kernels (of the routed experts; "
+        "null "
+        "on the reference), tokens, hidden_size, experts, slots, shared_experts, routing (router, "
+        "caller or dense), programme, activation, output, "
         "output_norm, and of --check nmse, tolerance and within, null without it; and stream, "
         "null without --device-budget: experts handed out, by where they were, bytes moved, "
         "stalls.",
@@ -451,15 +453,17 @@ static json_t *stream_or_null(const struct run *run) {
 static int print_json(const struct run *run) {
     const struct plec_layer *layer = &run->bound->layer;
     return plec_cli_print_json(json_pack(
-        "{s:o, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:o, "
-        "s:o, s:o}",
+        "{s:o, s:s, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, "
+        "s:o, s:o, s:o}",
         "path", text_or_null(run->o.path), "kind",
         plec_container_kind_name(plec_container_get_kind(run->container)), "profile",
         text_or_null(run->o.profile), "layer", (json_int_t)run->o.layer, "device",
-        plec_runner_device_name(run->runner), "tokens", (json_int_t)run->x.rows, "hidden_size",
-        (json_int_t)layer->hidden_size, "experts", (json_int_t)layer->routed.n_entries, "slots",
-        (json_int_t)run->n_slots, "shared_experts", (json_int_t)layer->shared.n_entries, "routing",
-        routing_name(run), "programme", text_or_null(run->info.programme), "activation",
+        plec_runner_device_name(run->runner), "kernels",
+        text_or_null(plec_runner_kernels(run->runner, run->o.layer)), "tokens",
+        (json_int_t)run->x.rows, "hidden_size", (json_int_t)layer->hidden_size, "experts",
+        (json_int_t)layer->routed.n_entries, "slots", (json_int_t)run->n_slots, "shared_experts",
+        (json_int_t)layer->shared.n_entries, "routing", routing_name(run), "programme",
+        text_or_null(run->info.programme), "activation",
         plec_activation_name(layer->routed.maths.activation), "output", text_or_null(run->o.output),
         "output_norm", real_or_null(true, plec_array_norm(&run->y)), "nmse",
         real_or_null(run->checked, run->nmse), "tolerance",
@@ -470,6 +474,8 @@ static int print_json(const struct run *run) {
 static void print_text(const struct run *run) {
     const struct plec_layer *layer = &run->bound->layer;
     printf("layer        %u, on %s\n", run->o.layer, plec_runner_device_name(run->runner));
+    const char *kernels = plec_runner_kernels(run->runner, run->o.layer);
+    if (kernels != NULL) printf("kernels      %s\n", kernels);
     printf("tokens       %u of width %u\n", run->x.rows, layer->hidden_size);
     printf("experts      %u, %u a token (%s), %u shared, %s\n", layer->routed.n_entries,
            run->n_slots, routing_name(run), layer->shared.n_entries,
