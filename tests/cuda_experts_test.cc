@@ -149,6 +149,30 @@ TEST(CudaExperts, TakeWeightsOnTheInputTokenScalesAndSums) {
     expect_step_right(bank, step);
 }
 
+/* The sum over slots is in slot order, in f32, product by product. */
+TEST(CudaExperts, SumInSlotOrderBitForBit) {
+    CudaDevice cuda;
+    Bank bank(small());
+    UploadedBank uploaded(&cuda, bank.get());
+    Step step = make_step(bank.get(), 5, 3, 21);
+    step.weights = Random(5).normals(15, 100);
+    std::vector<float> y = CudaLaunch(&cuda, uploaded.get(), step).run();
+    size_t out = bank.get()->output_dim;
+    std::vector<float> want(5 * out, 0.0f);
+    for (uint32_t slot = 0; slot < 3; slot++) {
+        Step one = step;
+        one.n_slots = 1, one.ids.clear(), one.weights.clear();
+        for (uint32_t t = 0; t < 5; t++)
+            one.ids.push_back(step.ids[3 * t + slot]);
+        std::vector<float> part = CudaLaunch(&cuda, uploaded.get(), one).run();
+        for (size_t i = 0; i < want.size(); i++) {
+            float product = step.weights[3 * (i / out) + slot] * part[i];
+            want[i] += product;
+        }
+    }
+    EXPECT_EQ(memcmp(y.data(), want.data(), y.size() * sizeof y[0]), 0);
+}
+
 TEST(CudaExperts, SumATokensDuplicates) {
     Bank bank(small());
     Step step = make_step(bank.get(), 4, 3, 8);

@@ -131,4 +131,32 @@ TEST(EmulatedRun, ChecksEveryTezw) {
     EXPECT_GE(run_every_layer("tezw"), 1);
 }
 
+TEST(EmulatedTool, SaysSoInEveryOutput) {
+    Json version(run_program(PLEC_TOOL_EMULATED, {"version", "--json"}).out);
+    EXPECT_STREQ(json_string_value(json_object_get(version.get(), "cuda_backend")),
+                 "CUDA emulated on the CPU");
+    for (const std::vector<std::string> &args :
+         {std::vector<std::string>{"version"}, {"kernels"}, {"kernels", "--json"}}) {
+        ToolResult result = run_program(PLEC_TOOL_EMULATED, args);
+        EXPECT_EQ(result.exit_status, 0) << result.err;
+        EXPECT_NE(result.out.find("CUDA emulated on the CPU"), std::string::npos) << result.out;
+    }
+}
+
+TEST(EmulatedTool, HasACudaKernelForEveryFormat) {
+    Json kernels(run_program(PLEC_TOOL_EMULATED, {"kernels", "--json"}).out);
+    json_t *rows = json_object_get(kernels.get(), "rows"), *row;
+    size_t i, n_cuda = 0, n_fast = 0;
+    json_array_foreach(rows, i, row) {
+        if (strcmp(json_string_value(json_object_get(row, "backend")), "cuda") != 0) continue;
+        n_cuda++;
+        EXPECT_STREQ(json_string_value(json_object_get(row, "rung")), "dispatched");
+        const char *kernel = json_string_value(json_object_get(row, "kernel"));
+        ASSERT_NE(kernel, nullptr);
+        n_fast += strcmp(kernel, "mm_sync") == 0;
+    }
+    EXPECT_GT(n_cuda, 0u);
+    EXPECT_GE(n_fast * 26, n_cuda * 18); /* 18 of the 26 formats */
+}
+
 } // namespace

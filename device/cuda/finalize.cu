@@ -1,11 +1,13 @@
 /* finalize.cu: the sum over a token's slots, in slot order: deterministic without an atomic.
  *
  * Mapping: a block of 256 threads a token and 256 neighbouring outputs, in grid.x; a thread an
- * output. Reads n_slots * n_splits * 4 bytes an output, in whole sectors; writes 4. No shared
+ * output. One rounding a product and a sum, so that the bits do not hang on what a compiler fuses.
+ * Reads n_slots * n_splits * 4 bytes an output, in whole sectors; writes 4. No shared
  * memory.
  */
 #include "device/cuda/kernels.h"
 #include "device/cuda/launch.cuh"
+#include "lyrw/codec/bits.h"
 
 enum { THREADS = 256 };
 
@@ -39,7 +41,8 @@ static __global__ void __launch_bounds__(THREADS)
         uint32_t pair = token * args.n_slots + slot;
         int32_t row = args.pair_row[pair];
         if (row < 0) continue;
-        sum += pair_weight(args, token, pair) * row_value(args, (uint32_t)row, i);
+        float value = row_value(args, (uint32_t)row, i);
+        sum = plec_add(sum, plec_mul(pair_weight(args, token, pair), value));
     }
     float *y = args.y + plec_cuda_at(token, args.output_dim) + i;
     *y = args.accumulate ? *y + sum : sum;
