@@ -31,17 +31,6 @@ never() {
     fi
 }
 
-# only PATTERN FILE WHERE WHY: no line under WHERE but those of FILE matches PATTERN.
-only() {
-    found=$(grep -rnE "$1" $3 --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' |
-        grep -v "^$2:")
-    if [ -n "$found" ]; then
-        echo "$4"
-        echo "$found"
-        faults=1
-    fi
-}
-
 may lyrw
 may manifests lyrw
 may device lyrw
@@ -74,12 +63,5 @@ if [ -n "$found" ]; then
     echo "$found"
     faults=1
 fi
-# Kernels compile by nvcc and, as C++, against the emulation: what differs stands in two headers.
-kernels="device lyrw tests/emu/contract"
-never '<<<[^>]' "$kernels" "kernels are launched by PLEC_LAUNCH"
-only '(^|[^A-Za-z_])__shared__([^A-Za-z_]|$)' device/cuda/launch.cuh "$kernels" \
-    "shared memory is declared by PLEC_SHARED_STATIC and PLEC_SHARED_DYNAMIC"
-only '(^|[^A-Za-z_])(asm|__asm__)([^A-Za-z_]|$)' device/cuda/ptx.cuh \
-    "device/cuda lyrw tests/emu/contract" "PTX stands in device/cuda/ptx.cuh alone"
 [ "$faults" -eq 0 ] && echo "layers: all includes flow one way"
 exit "$faults"
