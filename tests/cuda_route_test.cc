@@ -228,6 +228,16 @@ TEST_F(Route, TakesLogitsFarOutAsTheReferenceDoes) {
         }
 }
 
+/* A key that is NaN marks its token even where every score is a number. */
+TEST_F(Route, MarksATokenWhoseKeyIsNaN) {
+    Router router({INF, 1, 2, 3}, 2);
+    router.get.gating = PLEC_GATING_SIGMOID, router.get.select_on = PLEC_SELECT_ON_LOGITS;
+    router.selection_bias = {-INF, 0, 0, 0};
+    router.get.selection_bias = router.selection_bias.data();
+    check_logits(router);
+    EXPECT_EQ(on_cuda(&cuda_, router.get, {1.0f}, 1).unrouted[0], 1);
+}
+
 /* A group whose best keys are infinite in both directions has no score. */
 TEST_F(Route, MarksATokenWhoseGroupScoreIsNaN) {
     Router router({INF, -INF, 1, 2}, 1);
