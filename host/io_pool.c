@@ -23,7 +23,10 @@ struct pool {
     uint32_t n_threads;
     uint32_t *queue; /* [depth] pieces to read, a ring */
     uint32_t depth, first, count;
-    uint32_t n_named; /* threads that have their name */
+    uint32_t n_named;            /* threads that have their name */
+    uint32_t n_asleep, n_called; /* threads that wait for work; signals they have not woken to */
+    bool at_work;                /* a thread that will look at the queue itself holds the lock */
+    bool reaping;                /* a reaper waits, and was not called yet */
     bool stop;
     int64_t (*read)(const struct plec_io *io, const struct plec_io_piece *piece);
 };
@@ -60,14 +63,35 @@ static void name_thread(struct pool *pool) {
     plec_nvtx_name_thread();
 }
 
+/* Calls as many threads as there is work for, and no more: a call costs more than the rest. */
+static void call_threads(struct pool *pool) {
+    uint32_t wanted = pool->count > (uint32_t)pool->at_work ? pool->count - pool->at_work : 0;
+    if (wanted > pool->n_asleep) wanted = pool->n_asleep;
+    for (; pool->n_called < wanted; pool->n_called++)
+        pthread_cond_signal(&pool->work);
+}
+
+static void wait_for_work(struct plec_io *io, struct pool *pool) {
+    while (pool->count == 0 && !pool->stop) {
+        pool->n_asleep++;
+        pthread_cond_wait(&pool->work, &io->lock);
+        pool->n_asleep--;
+        if (pool->n_called > 0) pool->n_called--;
+    }
+}
+
+static void call_reaper(struct pool *pool) {
+    if (pool->reaping) pthread_cond_signal(&pool->done);
+    pool->reaping = false;
+}
+
 static void *run(void *user) {
     struct plec_io *io = user;
     struct pool *pool = io->engine;
     pthread_mutex_lock(&io->lock);
     name_thread(pool);
     for (;;) {
-        while (pool->count == 0 && !pool->stop)
-            pthread_cond_wait(&pool->work, &io->lock);
+        wait_for_work(io, pool);
         if (pool->count == 0) break;
         uint32_t index = pool->queue[pool->first];
         struct plec_io_piece *piece = &io->pieces[index];
@@ -78,9 +102,11 @@ static void *run(void *user) {
         int64_t result = piece->injected > 0 ? 0 : pool->read(io, piece);
         plec_io_drop_behind(io, piece, result);
         pthread_mutex_lock(&io->lock);
+        pool->at_work = true;
         plec_io_chunk_done(io, index, result);
         plec_io_pump(io);
-        if (io->done.first != PLEC_IO_NONE || io->closing) pthread_cond_signal(&pool->done);
+        pool->at_work = false;
+        if (io->done.first != PLEC_IO_NONE || io->closing) call_reaper(pool);
     }
     pthread_mutex_unlock(&io->lock);
     return NULL;
@@ -178,27 +204,26 @@ static uint64_t pool_register(struct plec_io *io, void *memory, uint64_t n_bytes
 static void pool_start(struct plec_io *io, uint32_t piece) {
     struct pool *pool = io->engine;
     pool->queue[(pool->first + pool->count++) % pool->depth] = piece;
-    pthread_cond_signal(&pool->work);
 }
 
 static void pool_flush(struct plec_io *io) {
-    (void)io;
+    call_threads(io->engine);
 }
 
 static void pool_poll(struct plec_io *io, uint64_t deadline_ns) {
     struct pool *pool = io->engine;
     if (deadline_ns == 0) return;
-    if (deadline_ns == UINT64_MAX) {
-        pthread_cond_wait(&pool->done, &io->lock);
-        return;
-    }
     struct timespec t = {(time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u)};
-    pthread_cond_timedwait(&pool->done, &io->lock, &t);
+    pool->reaping = true;
+    if (deadline_ns == UINT64_MAX)
+        pthread_cond_wait(&pool->done, &io->lock);
+    else
+        pthread_cond_timedwait(&pool->done, &io->lock, &t);
+    pool->reaping = false;
 }
 
 static void pool_wake(struct plec_io *io) {
-    struct pool *pool = io->engine;
-    pthread_cond_signal(&pool->done);
+    call_reaper(io->engine);
 }
 
 const struct plec_io_engine_ops plec_io_pread_engine = {
