@@ -322,6 +322,10 @@ bool plec_prefetch_take(struct plec_demand_result *out, struct plec_prefetch *pr
     return true;
 }
 
+bool plec_prefetch_has_ended(const struct plec_prefetch *prefetch) {
+    return prefetch->first_ended != PLEC_NONE;
+}
+
 bool plec_prefetch_next_ended(struct plec_demand_result *out, struct plec_prefetch *prefetch) {
     if (prefetch->first_ended == PLEC_NONE) return false;
     take(out, prefetch, prefetch->first_ended);

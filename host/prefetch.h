@@ -135,6 +135,8 @@ void plec_prefetch_cancel(struct plec_prefetch *prefetch, plec_ticket ticket, ui
 /* Takes the result of a demand that has ended; false: it waits. */
 PLEC_MUST_USE bool plec_prefetch_take(struct plec_demand_result *out,
                                       struct plec_prefetch *prefetch, plec_ticket ticket);
+/* Whether there is a result that was not taken yet. */
+bool plec_prefetch_has_ended(const struct plec_prefetch *prefetch);
 /* Takes the first of the results not taken yet. */
 PLEC_MUST_USE bool plec_prefetch_next_ended(struct plec_demand_result *out,
                                             struct plec_prefetch *prefetch);

@@ -188,6 +188,7 @@ static void open_dispatch(struct plec_streamer *streamer, const struct plec_disp
     dispatch->deadline_ns = deadline_of(streamer, args);
     dispatch->n_needs = dispatch->n_waiting = dispatch->n_held = 0;
     dispatch->n_uses = dispatch->first_use = 0;
+    dispatch->streams = false;
     dispatch->n_ordered = dispatch->part_first = dispatch->used_first = 0;
     dispatch->status = PLEC_OK;
     collect_ids(streamer, args);
@@ -213,6 +214,7 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
     struct plec_fit fit = plec_prefetch_fit(streamer->prefetch, dispatch->fit, dispatch->n_needs);
     for (uint32_t i = 0; i < dispatch->n_needs; i++) {
         describe_need(streamer, i, &fit);
+        dispatch->streams = dispatch->streams || dispatch->needs[i].stream;
         demand(streamer, &dispatch->needs[i], now);
     }
     plec_streamer_look_ahead(streamer, now);
@@ -349,7 +351,7 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
         if (status == PLEC_OK) dispatch->n_uses++;
         dispatch->used_first = dispatch->n_ordered;
     }
-    bool waits = dispatch->n_waiting > 0;
+    bool waits = dispatch->n_waiting > 0 && dispatch->streams;
     pthread_mutex_unlock(&streamer->lock);
     /* Somebody waits for a slot: the engine is to look when this one comes free. */
     if (status == PLEC_OK && waits) status = plec_stream_call(stream, wake_engine, streamer, err);

@@ -61,7 +61,7 @@ void plec_streamer_expect(struct plec_streamer *streamer,
                                .n = expectation->n_ids};
     guess(streamer, &ahead, plec_streamer_now(streamer));
     plec_streamer_round(streamer);
-    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_unlock(streamer);
     plec_streamer_kick(streamer);
 }
 

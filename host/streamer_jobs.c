@@ -298,16 +298,15 @@ static bool start_jobs(struct plec_streamer *streamer) {
     return started;
 }
 
-void plec_streamer_round(struct plec_streamer *streamer) {
-    bool ended = false, again = true;
-    while (again) {
+bool plec_streamer_round(struct plec_streamer *streamer) {
+    bool again = true, moved = false;
+    for (; again; moved = moved || again) {
         again = tend_reads(streamer);
         again = tend_copies(streamer) || again;
         again = plec_streamer_release_uses(streamer) || again;
-        ended = ended || again;
         if (!streamer->closing) again = start_jobs(streamer) || again;
     }
-    if (ended) pthread_cond_broadcast(&streamer->changed);
+    return moved;
 }
 
 /* --- what is under way ----------------------------------------------------------------------- */

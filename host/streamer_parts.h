@@ -81,6 +81,7 @@ struct plec_stream_dispatch {
     struct plec_need *fit;          /* [max_keys] */
     struct plec_stream_need *needs; /* [n_needs] <= max_keys */
     uint32_t n_needs, n_waiting;
+    bool streams;               /* some of them wait for slots that others of them have */
     struct plec_slot_ref *held; /* [n_held] <= max_keys */
     uint32_t n_held;
     struct plec_stream_use *uses; /* [n_uses] <= max_keys; [0, first_use) are released */
@@ -157,8 +158,8 @@ struct plec_streamer {
 
 /* --- the engine (streamer_jobs.c); the lock is held ------------------------------------------ */
 
-/* Takes what has ended, starts what may start. */
-void plec_streamer_round(struct plec_streamer *streamer);
+/* Takes what has ended, starts what may start. False: there was nothing of either. */
+bool plec_streamer_round(struct plec_streamer *streamer);
 /* A piece of a read has come back. */
 void plec_streamer_completed(struct plec_streamer *streamer,
                              const struct plec_io_completion *completion);
@@ -193,6 +194,9 @@ void plec_streamer_inspect_key(struct plec_streamer *streamer, uint32_t key, uin
 
 /* --- time (streamer_time.c) ------------------------------------------------------------------- */
 
+/* Lets the lock go, and wakes the dispatch that waits if one of its demands has ended: not before,
+ * it would only wait for the lock. */
+void plec_streamer_unlock(struct plec_streamer *streamer);
 /* Makes the engine's thread look again. Any thread, with or without the lock. */
 void plec_streamer_kick(struct plec_streamer *streamer);
 /* Starts the thread, where time is not virtual; PLEC_NO_MEMORY "ThreadNotStarted". */

@@ -119,7 +119,7 @@ void plec_streamer_get_stats(struct plec_stream_stats *out, struct plec_streamer
     plec_io_get_counters(&out->io, streamer->io);
     for (int i = PLEC_FROM_PLAN; i <= PLEC_FROM_PROFILE; i++)
         plec_predict_report(&out->policies[i], streamer->predict, (enum plec_origin)i);
-    pthread_mutex_unlock(&streamer->lock);
+    plec_streamer_unlock(streamer);
 }
 
 bool plec_streamer_sound(struct plec_streamer *streamer, const char **broken) {

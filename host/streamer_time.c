@@ -18,14 +18,20 @@ uint64_t plec_streamer_now(const struct plec_streamer *streamer) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+void plec_streamer_unlock(struct plec_streamer *streamer) {
+    bool news = plec_prefetch_has_ended(streamer->prefetch);
+    pthread_mutex_unlock(&streamer->lock);
+    if (news) pthread_cond_broadcast(&streamer->changed);
+}
+
 void plec_streamer_kick(struct plec_streamer *streamer) {
     pthread_mutex_lock(&streamer->wake_lock);
+    bool first = !streamer->kicked; /* the thread has not looked since the last one */
+    bool reaping = streamer->reaping;
     streamer->kicked = true;
-    if (streamer->reaping)
-        plec_io_wake(streamer->io);
-    else
-        pthread_cond_signal(&streamer->wake);
+    if (first && reaping) plec_io_wake(streamer->io);
     pthread_mutex_unlock(&streamer->wake_lock);
+    if (first && !reaping) pthread_cond_signal(&streamer->wake);
 }
 
 /* --- virtual time ---------------------------------------------------------------------------- */
@@ -77,20 +83,27 @@ static void end_real_work(struct plec_streamer *streamer) {
         plec_event_sync(dispatch->uses[i].event);
 }
 
+/* The sooner of two ends, of which the second counts only if it is still to come: a copy may have
+ * to wait for one that began before it. */
+static uint64_t sooner(uint64_t next, uint64_t due_ns, uint64_t now) {
+    return due_ns > now && due_ns < next ? due_ns : next;
+}
+
 static uint64_t next_end(const struct plec_streamer *streamer) {
     const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    uint64_t next = plec_streamer_next_due(streamer);
+    uint64_t now = streamer->options.clock->now_ns;
+    uint64_t next = sooner(UINT64_MAX, plec_streamer_next_due(streamer), now);
     for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++)
-        if (streamer->copies[i].active && streamer->copies[i].due_ns < next)
-            next = streamer->copies[i].due_ns;
-    if (dispatch->first_use < dispatch->n_uses && dispatch->uses[dispatch->first_use].due_ns < next)
-        next = dispatch->uses[dispatch->first_use].due_ns;
+        if (streamer->copies[i].active) next = sooner(next, streamer->copies[i].due_ns, now);
+    if (dispatch->first_use < dispatch->n_uses)
+        next = sooner(next, dispatch->uses[dispatch->first_use].due_ns, now);
     return next;
 }
 
 void plec_streamer_move_on(struct plec_streamer *streamer, uint64_t until_ns) {
     struct plec_stream_clock *clock = streamer->options.clock;
     end_real_work(streamer);
+    if (plec_streamer_round(streamer)) return; /* something was due already */
     uint64_t next = next_end(streamer);
     if (next > until_ns) next = until_ns;
     if (next > clock->now_ns) clock->now_ns = next;
@@ -165,7 +178,7 @@ static void *serve(void *user) {
         uint64_t wait_ns = patience(streamer);
         bool reads = plec_streamer_pieces_under_way(streamer);
         size_t n = 0;
-        pthread_mutex_unlock(&streamer->lock);
+        plec_streamer_unlock(streamer);
         if (reads)
             n = reap(streamer, wait_ns);
         else

@@ -99,7 +99,7 @@ TEST(StreamingTime, AKnownFutureOfSparseNeedsTakesWhatItsSlowestStageTakes) {
 
 TEST(StreamingTime, ExpertsLargerThanAChunkOverlapToo) {
     VirtualBank bank;
-    bank.model.n_layers = 3;
+    bank.model.n_layers = 2;
     bank.model.n_experts = 4;
     bank.model.hidden = 1024;
     bank.model.inner = 1024; /* 12 MiB, copied in chunks of 8 */
@@ -145,7 +145,7 @@ VirtualBank decode_bank(plec_speculation speculation) {
 Decoded decode(Trace kind, plec_speculation speculation) {
     static auto model = std::make_shared<StreamModel>(VirtualBank().model);
     VirtualStream on(decode_bank(speculation), model);
-    return plec_test::decode(on, make_trace(kind, 120, 12, 64, 4, 11), 20, 4000000);
+    return plec_test::decode(on, make_trace(kind, 90, 12, 64, 4, 11), 20, 4000000);
 }
 
 /* Speculation that read beside demands tripled what these waited. */

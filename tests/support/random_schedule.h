@@ -1,5 +1,7 @@
-/* random_schedule.h: one model, many ways of streaming it drawn by chance: budgets, widths,
- * engines, policies, threads, delays, faults and cancellations; whatever they are, the bits stay.
+/* random_schedule.h: one model, many ways of streaming it drawn by chance: layouts, formats,
+ * budgets, widths, engines, policies, threads, callers, links, delays, faults of disk, link and
+ * memory, cancellations and timeouts, in real time and in virtual; whatever they are, the bits
+ * stay.
  */
 #ifndef PLEC_TESTS_SUPPORT_RANDOM_SCHEDULE_H
 #define PLEC_TESTS_SUPPORT_RANDOM_SCHEDULE_H
@@ -48,6 +50,24 @@ struct Chances {
         return chances->fault();
     }
     static bool cancel(void *user) { return static_cast<Chances *>(user)->draw() % 4 == 0; }
+    /* Once, when it is let: of what was read a byte changes in memory. */
+    std::atomic<int> spoils{0};
+    static void spoil(void *user, void *bytes, uint64_t n_bytes) {
+        auto *chances = static_cast<Chances *>(user);
+        if (chances->spoils <= 0 || chances->draw() % 8 != 0) return;
+        chances->spoils--;
+        static_cast<uint8_t *>(bytes)[chances->draw() % n_bytes] ^= 1;
+    }
+    /* Slab k of the frames cannot be had; the first always can. */
+    uint32_t bad_slab = 0;
+    static bool allow_slab(void *user, uint32_t slab, int step) {
+        auto *chances = static_cast<Chances *>(user);
+        return chances->bad_slab == 0 || slab < chances->bad_slab || (step == 1 && slab % 2 == 0);
+    }
+    /* Added to the end of a read or copy in virtual time. */
+    static uint64_t delay(void *user, const plec_job *) {
+        return static_cast<Chances *>(user)->draw() % 300000;
+    }
 };
 
 class RandomSchedules {
@@ -62,6 +82,11 @@ class RandomSchedules {
         spec.segment_entries = pick(2) ? 1 + pick(spec.n_experts) : 0;
         spec.shared = pick(3) == 0;
         spec.router = pick(2) == 0;
+        spec.mxfp4 = pick(3) == 0;
+        if (spec.mxfp4) {
+            spec.hidden = 32 + 32 * pick(2);
+            spec.inner = 32;
+        }
         model_ = std::make_unique<StreamModel>(spec);
         StreamRunner resident(model_->path(), {}, 1);
         uint32_t n_steps = 4 + pick(6);
@@ -80,23 +105,37 @@ class RandomSchedules {
     void run(const std::string &name) {
         Chances chances;
         plec_simulation simulation = {};
-        plec_stream_options stream = options(&chances, &simulation);
+        plec_stream_clock clock = {};
+        plec_stream_options stream = options(&chances, &simulation, &clock);
         StreamRunner runner(model_->path(), stream, 1 + pick(3));
         ASSERT_EQ(runner.status, PLEC_OK) << name << ": " << runner.err.message;
-        for (size_t i = 0; i < steps_.size(); i++)
-            ASSERT_NO_FATAL_FAILURE(step(runner, i, &chances, name));
+        if (stream.poison && runner.stats().n_slots > 2 && runner.stats().n_frames > 2)
+            chances.spoils = static_cast<int>(pick(2));
+        uint32_t n_callers = stream.clock == nullptr && pick(4) == 0 ? 2 : 1;
+        std::vector<std::thread> others;
+        for (uint32_t c = 1; c < n_callers; c++)
+            others.emplace_back([&, c] { call(runner, c, n_callers, &chances, name); });
+        call(runner, 0, n_callers, &chances, name);
+        for (std::thread &other : others)
+            other.join();
+        if (stream.clock != nullptr)
+            plec_streamer_pass(plec_runner_streamer(runner.runner), UINT64_C(10000000000));
         runner.expect_sound();
-        plec_stream_stats stats = runner.settled();
+        plec_stream_stats stats = runner.stats();
+        while (stats.n_reading > 0 || stats.n_copying > 0)
+            stats = runner.stats();
         EXPECT_EQ(stats.device.in_use, 0u) << name;
         EXPECT_EQ(stats.host.in_use, 0u) << name;
         EXPECT_EQ(stats.io.bytes, stats.read_bytes) << name;
         EXPECT_EQ(stats.experts, stats.device_hits + stats.host_hits + stats.disk_misses) << name;
+        EXPECT_LE(stats.device.quarantined, 1u) << name;
     }
 
   private:
     uint32_t pick(uint32_t n) { return random_() % n; }
 
-    plec_stream_options options(Chances *chances, plec_simulation *simulation) {
+    plec_stream_options options(Chances *chances, plec_simulation *simulation,
+                                plec_stream_clock *clock) {
         plec_stream_options stream = {};
         stream.extent_width = 1 + pick(pick(2) ? 4 : 24);
         uint64_t entry = model_->expert_bytes() + 3 * 4096;
@@ -116,33 +155,65 @@ class RandomSchedules {
         if (pick(3) == 0) chances->one_fault_in = 20 + pick(50);
         if (pick(3) == 0) chances->one_cut_in = 1 + pick(20);
         stream.io_fault = {Chances::before_read, chances};
+        stream.spoil = Chances::spoil;
+        stream.spoil_user = chances;
+        if (pick(4) == 0) {
+            stream.pin_slab_bytes = 4096; /* each frame has a slab to itself */
+            chances->bad_slab = 1 + pick(4);
+            stream.allow_slab = Chances::allow_slab;
+            stream.allow_user = chances;
+        }
+        if (pick(4) == 0)
+            *clock = {1,
+                      1000000 + random_() % 1000000000,
+                      random_() % 100000,
+                      1000000 + random_() % 1000000000,
+                      random_() % 20000,
+                      random_() % 100000,
+                      Chances::delay,
+                      chances};
+        if (clock->now_ns != 0) stream.clock = clock;
+        if (clock->now_ns == 0 && pick(8) == 0) {
+            simulation->copy_bytes_per_s = 50000000;
+            simulation->copy_latency_ns = random_() % 20000;
+        }
         simulation->fail_copy = Chances::in_copy;
         simulation->user = chances;
         stream.simulation = simulation;
         return stream;
     }
 
+    /* Every n-th step, from one on. */
+    void call(const StreamRunner &runner, uint32_t first, uint32_t n, Chances *chances,
+              const std::string &name) const {
+        for (size_t i = first; i < steps_.size() && !testing::Test::HasFatalFailure(); i += n)
+            step(runner, i, chances, name);
+    }
+
     /* A step until it succeeds; what fails on the way does so by a name that was asked for. */
-    void step(const StreamRunner &runner, size_t i, Chances *chances, const std::string &name) {
+    void step(const StreamRunner &runner, size_t i, Chances *chances,
+              const std::string &name) const {
         for (int attempt = 0; attempt < 40; attempt++) {
             std::vector<float> out;
             plec_error err = {};
             plec_forward_args args = runner.args(steps_[i], &out);
-            bool cancels = attempt == 0 && pick(8) == 0;
+            bool cancels = attempt == 0 && chances->draw() % 8 == 0;
+            bool late = attempt == 0 && chances->draw() % 8 == 0;
             if (cancels) {
                 args.cancelled = Chances::cancel;
                 args.cancelled_user = chances;
             }
+            if (late) args.timeout_ns = 1 + chances->draw() % 2000000;
             plec_status status = plec_runner_forward(runner.runner, &args, &err);
             if (status == PLEC_OK) {
                 ASSERT_TRUE(same_bits(out, wanted_[i])) << name << " step " << i;
                 return;
             }
-            bool cancelled = cancels && std::string(err.name) == "Cancelled";
-            bool fault = chances->faults > 0 && (std::string(err.name) == "ReadFailed" ||
-                                                 std::string(err.name) == "CopyFailed");
-            ASSERT_TRUE(cancelled || fault) << name << " step " << i << ": " << err.message << "\n"
-                                            << runner.news;
+            std::string why = err.name;
+            bool given_up = (cancels && why == "Cancelled") || (late && why == "DeadlinePast");
+            bool fault = chances->faults > 0 && (why == "ReadFailed" || why == "CopyFailed");
+            ASSERT_TRUE(given_up || fault) << name << " step " << i << ": " << err.message << "\n"
+                                           << runner.news;
         }
         FAIL() << name << " step " << i << ": never succeeds";
     }

@@ -23,6 +23,7 @@ struct StreamModelSpec {
     uint32_t hidden = 32, inner = 24;
     uint32_t segment_entries = 0; /* 0: one segment record of all entries */
     bool shared = false, router = false;
+    bool mxfp4 = false; /* routed experts in a paired format; hidden and inner are whole blocks */
 };
 
 /* A bank directory in a temporary folder. Every layer has other weights. */
@@ -49,7 +50,10 @@ class StreamModel {
     std::string file(uint32_t layer) const {
         return path() + "/routed/" + std::to_string(layer) + ".lyrw";
     }
-    uint64_t expert_bytes() const { return uint64_t(3) * spec.hidden * spec.inner * 4; }
+    uint64_t expert_bytes() const {
+        uint64_t n = uint64_t(3) * spec.hidden * spec.inner;
+        return spec.mxfp4 ? n / 2 + n / 32 : n * 4;
+    }
 
     const StreamModelSpec spec;
 
@@ -69,6 +73,13 @@ class StreamModel {
     }
     BankFile routed_bank(uint32_t layer) const {
         BankFile file = gated(layer, PLEC_BANK_ROUTED, spec.n_experts);
+        if (spec.mxfp4)
+            file.schemas = {values_of(PLEC_ROLE_GATE, spec.inner, spec.hidden, 0),
+                            scales_of(spec.inner, spec.hidden, 0),
+                            values_of(PLEC_ROLE_UP, spec.inner, spec.hidden, 1),
+                            scales_of(spec.inner, spec.hidden, 1),
+                            values_of(PLEC_ROLE_DOWN, spec.hidden, spec.inner, 2),
+                            scales_of(spec.hidden, spec.inner, 2)};
         for (uint32_t at = 0; spec.segment_entries != 0 && at < spec.n_experts;
              at += spec.segment_entries) {
             uint32_t n = std::min(spec.segment_entries, spec.n_experts - at);
