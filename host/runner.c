@@ -200,7 +200,12 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     *out = NULL;
     struct plec_runner *runner = calloc(1, sizeof *runner);
     if (runner == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "runner");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&runner->lock, NULL);
+    pthread_cond_init(&runner->idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (plec_tracer_active(options->tracer)) runner->tracer = options->tracer;
     enum plec_status status = bind_layers(runner, container, options, err);
     if (status == PLEC_OK) status = open_device(runner, options, err);
@@ -229,6 +234,7 @@ void plec_runner_close(struct plec_runner *runner) {
     for (size_t i = 0; i < runner->n_layers; i++)
         plec_bound_layer_close(&runner->layers[i].bound);
     free(runner->layers);
+    pthread_cond_destroy(&runner->idle);
     pthread_mutex_destroy(&runner->lock);
     free(runner);
 }

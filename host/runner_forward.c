@@ -201,28 +201,41 @@ static enum plec_status may_go_on(void *user, struct plec_error *err) {
     return PLEC_OK;
 }
 
-/* The runner's lock, unless the forward is to end before its turn comes. */
-static enum plec_status wait_for_turn(struct plec_runner *runner, struct stop *stop,
-                                      struct plec_error *err) {
-    const struct plec_forward_args *args = stop->args;
-    if (args->timeout_ns == 0 && args->cancelled == NULL) {
-        pthread_mutex_lock(&runner->lock);
-        return PLEC_OK;
-    }
+/* Until the runner is idle, or it is time to look at the stop again. The lock is held. */
+static void wait_a_while(struct plec_runner *runner, const struct stop *stop) {
+    struct timespec until;
+    uint64_t left = LOOK_NS, now = now_ns(runner);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    if (stop->deadline_ns > now && stop->deadline_ns - now < left) left = stop->deadline_ns - now;
+    uint64_t ns = (uint64_t)until.tv_nsec + left;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    pthread_cond_timedwait(&runner->idle, &runner->lock, &until);
+}
+
+/* Takes the runner, unless the forward is to end before its turn comes. */
+static enum plec_status take_turn(struct plec_runner *runner, struct stop *stop,
+                                  struct plec_error *err) {
+    bool stops = stop->deadline_ns != 0 || stop->args->cancelled != NULL;
     enum plec_status status = may_go_on(stop, err);
-    while (status == PLEC_OK && pthread_mutex_trylock(&runner->lock) != 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        uint64_t left = LOOK_NS, now = now_ns(runner);
-        if (stop->deadline_ns > now && stop->deadline_ns - now < left)
-            left = stop->deadline_ns - now;
-        uint64_t ns = (uint64_t)until.tv_nsec + left;
-        until.tv_sec += (time_t)(ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        if (pthread_mutex_clocklock(&runner->lock, CLOCK_MONOTONIC, &until) == 0) return PLEC_OK;
-        status = may_go_on(stop, err);
+    pthread_mutex_lock(&runner->lock);
+    while (status == PLEC_OK && runner->busy) {
+        if (stops)
+            wait_a_while(runner, stop);
+        else
+            pthread_cond_wait(&runner->idle, &runner->lock);
+        if (runner->busy) status = may_go_on(stop, err);
     }
+    if (status == PLEC_OK) runner->busy = true;
+    pthread_mutex_unlock(&runner->lock);
     return status;
+}
+
+static void give_turn(struct plec_runner *runner) {
+    pthread_mutex_lock(&runner->lock);
+    runner->busy = false;
+    pthread_cond_signal(&runner->idle);
+    pthread_mutex_unlock(&runner->lock);
 }
 
 static enum plec_status compute(struct plec_runner *runner, const struct plec_runner_layer *from,
@@ -355,12 +368,12 @@ enum plec_status plec_runner_forward(struct plec_runner *runner,
     struct stop stop = {runner, args, deadline_of(runner, args)};
     enum plec_status status = check_args(runner, &layer->bound, args, err);
     if (status == PLEC_OK) {
-        status = wait_for_turn(runner, &stop, err);
+        status = take_turn(runner, &stop, err);
         if (status == PLEC_OK) {
             plec_tracer_begin(runner->tracer, PLEC_TRACE_LAYER, args->layer, args->n_tokens);
             status = forward(runner, layer, &stop, err);
             plec_tracer_end(runner->tracer, PLEC_TRACE_LAYER, args->layer, status);
-            pthread_mutex_unlock(&runner->lock);
+            give_turn(runner);
         }
     }
     if (status != PLEC_OK) plec_error_context(err, "layer %u", args->layer);

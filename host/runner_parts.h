@@ -24,7 +24,9 @@ struct plec_runner_layer {
 };
 
 struct plec_runner {
-    pthread_mutex_t lock; /* one forward at a time: the buffers below are its own */
+    pthread_mutex_t lock; /* over busy */
+    pthread_cond_t idle;  /* by CLOCK_MONOTONIC */
+    bool busy;            /* one forward at a time: the buffers below are its own */
     bool reference;
     struct plec_tracer *tracer; /* NULL: nobody is told */
     struct plec_device *device; /* NULL on the reference */

@@ -73,14 +73,16 @@ static void count_handed_out(struct plec_streamer *streamer, const struct plec_s
     counts->expert_bytes += n * bytes;
 }
 
-/* Writes the entries of a need whose slot is retained, and appends its experts to the part. False,
- * and nothing: it does not hold what was read. */
-static bool hand_out(struct plec_streamer *streamer, struct plec_stream_need *need,
-                     struct plec_slot_ref ref) {
+/* Writes the entries of a need whose slot is retained, and appends its experts to the part.
+ * Otherwise, and nothing: the slot's reference is given back; PLEC_MALFORMED: it does not hold what
+ * was read; statuses of the device. */
+static enum plec_status hand_out(struct plec_streamer *streamer, struct plec_stream_need *need,
+                                 struct plec_slot_ref ref, struct plec_error *err) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    if (!plec_streamer_inspect_slot(streamer, ref, need->key, need->mask)) {
+    enum plec_status status = plec_streamer_inspect_slot(streamer, ref, need->key, need->mask, err);
+    if (status != PLEC_OK) {
         plec_residency_release(streamer->resident, ref);
-        return false;
+        return status;
     }
     struct plec_stream_layer *layer = &streamer->layers[dispatch->layer];
     const struct plec_key *key = &streamer->keys.keys[need->key];
@@ -102,7 +104,7 @@ static bool hand_out(struct plec_streamer *streamer, struct plec_stream_need *ne
                                              .in_frame = need->in_frame,
                                              .n_bytes = (uint64_t)__builtin_popcountll(need->mask) *
                                                         key->entry_bytes});
-    return true;
+    return PLEC_OK;
 }
 
 static void fail_dispatch(struct plec_streamer *streamer, const struct plec_error *err,
@@ -126,9 +128,14 @@ static void demand(struct plec_streamer *streamer, struct plec_stream_need *need
                                     .deadline_ns = dispatch->deadline_ns};
     struct plec_demand_result result;
     enum plec_demand_state state;
+    enum plec_status status = PLEC_OK;
     do { /* again when what is there is spoiled: its slot is out of service, so not for ever */
         state = plec_prefetch_demand(&result, streamer->prefetch, &args, now);
-    } while (state == PLEC_DEMAND_READY && !hand_out(streamer, need, result.ref));
+        if (state == PLEC_DEMAND_READY)
+            status = hand_out(streamer, need, result.ref, &result.error);
+    } while (state == PLEC_DEMAND_READY && status == PLEC_MALFORMED);
+    if (state == PLEC_DEMAND_READY && status != PLEC_OK)
+        fail_dispatch(streamer, &result.error, status);
     assert(state != PLEC_DEMAND_FULL); /* max_demands are as many as a layer has extents */
     if (state == PLEC_DEMAND_READY) return;
     need->ticket = result.ticket;
@@ -144,10 +151,12 @@ static void take_ended(struct plec_streamer *streamer) {
         need->ticket = 0;
         dispatch->n_waiting--;
         dispatch->last = result;
-        if (result.status != PLEC_OK)
-            fail_dispatch(streamer, &result.error, result.status);
-        else if (!hand_out(streamer, need, result.ref))
+        enum plec_status status = result.status;
+        if (status == PLEC_OK) status = hand_out(streamer, need, result.ref, &result.error);
+        if (status == PLEC_MALFORMED && result.status == PLEC_OK)
             demand(streamer, need, plec_streamer_now(streamer));
+        else if (status != PLEC_OK)
+            fail_dispatch(streamer, &result.error, status);
     }
 }
 
@@ -346,6 +355,7 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
     if (first < dispatch->n_held) {
         use->first = first;
         use->end = dispatch->n_held;
+        use->calls = false;
         use->due_ns = plec_streamer_use_due(streamer, dispatch->n_ordered - dispatch->used_first);
         status = plec_event_record(use->event, stream, err);
         if (status == PLEC_OK) dispatch->n_uses++;
@@ -354,8 +364,11 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
     bool waits = dispatch->n_waiting > 0 && dispatch->streams;
     pthread_mutex_unlock(&streamer->lock);
     /* Somebody waits for a slot: the engine is to look when this one comes free. */
-    if (status == PLEC_OK && waits) status = plec_stream_call(stream, wake_engine, streamer, err);
-    return status;
+    if (status != PLEC_OK || !waits) return status;
+    status = plec_stream_call(stream, wake_engine, streamer, err);
+    if (status != PLEC_OK) return status;
+    use->calls = true;
+    return plec_event_record(use->called, stream, err);
 }
 
 bool plec_streamer_release_uses(struct plec_streamer *streamer) {
@@ -401,6 +414,8 @@ static void wait_for_uses(struct plec_streamer *streamer) {
         pthread_mutex_lock(&streamer->lock);
         plec_streamer_release_uses(streamer);
     }
+    for (uint32_t i = 0; i < dispatch->n_uses; i++) /* no call may come when all is closed */
+        if (dispatch->uses[i].calls) plec_event_sync(dispatch->uses[i].called);
 }
 
 void plec_streamer_end(struct plec_streamer *streamer) {

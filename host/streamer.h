@@ -110,6 +110,7 @@ struct plec_stream_options {
     enum plec_io_cache io_cache;
     uint32_t io_depth; /* pieces in flight; 0: the engine's own */
     enum plec_pin_mode pin;
+    enum plec_pin_method pin_method;
     uint64_t pin_slab_bytes; /* of one slab of frames, at most; 0: 256 MiB */
     uint64_t wait_limit_ns;  /* a dispatch fails with "DeadlinePast" when an expert takes longer; 0:
                                 no limit but the watchdog's */

@@ -194,6 +194,7 @@ static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_
         .n_frames = fit_budget(streamer, pinned_budget(options)),
         .slab_bytes = options->pin_slab_bytes,
         .mode = options->pin,
+        .method = options->pin_method,
         .numa_node = -1,
         .allow = options->allow_slab,
         .user = options->allow_user,
@@ -332,8 +333,11 @@ static enum plec_status alloc_dispatch(struct plec_streamer *streamer, struct pl
         dispatch->uses == NULL)
         return PLEC_NO_MEMORY;
     enum plec_status status = PLEC_OK;
-    for (uint32_t i = 0; status == PLEC_OK && i < n; i++)
+    for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {
         status = plec_event_open(&dispatch->uses[i].event, streamer->device, err);
+        if (status == PLEC_OK)
+            status = plec_event_open(&dispatch->uses[i].called, streamer->device, err);
+    }
     return status;
 }
 
@@ -443,9 +447,11 @@ static void close_device_parts(struct plec_streamer *streamer) {
     if (streamer->fill_stream != NULL) plec_stream_close(streamer->fill_stream);
     for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++)
         if (streamer->copies[i].event != NULL) plec_event_close(streamer->copies[i].event);
-    for (uint32_t i = 0; streamer->dispatch.uses != NULL && i < streamer->max_keys; i++)
-        if (streamer->dispatch.uses[i].event != NULL)
-            plec_event_close(streamer->dispatch.uses[i].event);
+    for (uint32_t i = 0; streamer->dispatch.uses != NULL && i < streamer->max_keys; i++) {
+        const struct plec_stream_use *use = &streamer->dispatch.uses[i];
+        if (use->event != NULL) plec_event_close(use->event);
+        if (use->called != NULL) plec_event_close(use->called);
+    }
     plec_device_free(streamer->device, streamer->slots);
 }
 

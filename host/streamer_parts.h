@@ -68,6 +68,8 @@ struct plec_stream_need {
 /* A part's last event and the references it guards: held [first, end). */
 struct plec_stream_use {
     struct plec_event *event;
+    struct plec_event *called; /* after the call that wakes the engine when the event is done */
+    bool calls;
     uint32_t first, end;
     uint64_t due_ns; /* ends no sooner */
 };
@@ -185,10 +187,12 @@ void plec_streamer_look_ahead(struct plec_streamer *streamer, uint64_t now);
 void plec_streamer_seal_frame(struct plec_streamer *streamer, const struct plec_job *read);
 /* A copy begins: its experts in the slot will be what was read into the frame. */
 void plec_streamer_seal_slot(struct plec_streamer *streamer, const struct plec_job *copy);
-/* Whether experts of a slot are what was read. A slot that is not goes out of service, and a frame
- * of its key likewise; the caller still has its reference. */
-bool plec_streamer_inspect_slot(struct plec_streamer *streamer, struct plec_slot_ref ref,
-                                uint32_t key, uint64_t mask);
+/* PLEC_OK: experts of a slot are what was read. PLEC_MALFORMED: they are not, the slot is out of
+ * service, and a frame of its key likewise; the caller still has its reference. Statuses of the
+ * device: nobody knows. */
+PLEC_MUST_USE enum plec_status plec_streamer_inspect_slot(struct plec_streamer *streamer,
+                                                          struct plec_slot_ref ref, uint32_t key,
+                                                          uint64_t mask, struct plec_error *err);
 /* The same of what is in a key's slot of a mask, before it is asked for. */
 void plec_streamer_inspect_key(struct plec_streamer *streamer, uint32_t key, uint64_t mask);
 

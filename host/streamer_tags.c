@@ -105,25 +105,30 @@ void plec_streamer_seal_slot(struct plec_streamer *streamer, const struct plec_j
     plec_residency_release(streamer->resident, ref);
 }
 
-/* Brings experts of a slot to the host, each to its place in an extent. False: it failed. */
-static bool fetch_back(struct plec_streamer *streamer, uint32_t slot, uint32_t key, uint64_t mask) {
+/* Brings experts of a slot to the host, each to its place in an extent. */
+static enum plec_status fetch_back(struct plec_streamer *streamer, uint32_t slot, uint32_t key,
+                                   uint64_t mask, struct plec_error *err) {
     const uint8_t *from = streamer->slots + slot * streamer->frame_bytes;
     uint32_t n = plec_span_pieces(streamer->pieces, &streamer->spans, key, mask);
     enum plec_status status = PLEC_OK;
     for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {
         const struct plec_piece *piece = &streamer->pieces[i];
         status = plec_copy(streamer->looked_at + piece->frame_at, from + piece->frame_at,
-                           piece->length, streamer->fill_stream, NULL);
+                           piece->length, streamer->fill_stream, err);
     }
-    return plec_stream_sync(streamer->fill_stream, NULL) == PLEC_OK && status == PLEC_OK;
+    enum plec_status waited =
+        plec_stream_sync(streamer->fill_stream, status == PLEC_OK ? err : NULL);
+    return status == PLEC_OK ? waited : status;
 }
 
-bool plec_streamer_inspect_slot(struct plec_streamer *streamer, struct plec_slot_ref ref,
-                                uint32_t key, uint64_t mask) {
-    if (!streamer->options.poison) return true;
-    if (!fetch_back(streamer, ref.slot, key, mask)) {
-        plec_log_write(&streamer->log, PLEC_LOG_STEP, "slot %u could not be looked at", ref.slot);
-        return true;
+enum plec_status plec_streamer_inspect_slot(struct plec_streamer *streamer,
+                                            struct plec_slot_ref ref, uint32_t key, uint64_t mask,
+                                            struct plec_error *err) {
+    if (!streamer->options.poison) return PLEC_OK;
+    enum plec_status status = fetch_back(streamer, ref.slot, key, mask, err);
+    if (status != PLEC_OK) {
+        plec_error_context(err, "slot %u could not be looked at", ref.slot);
+        return status;
     }
     for (uint64_t left = mask; left != 0; left &= left - 1) {
         uint32_t bit = (uint32_t)__builtin_ctzll(left);
@@ -132,17 +137,19 @@ bool plec_streamer_inspect_slot(struct plec_streamer *streamer, struct plec_slot
         say_spoiled(streamer, "slot", ref.slot, key, bit);
         plec_prefetch_quarantined(streamer->prefetch, key, plec_streamer_now(streamer));
         inspect_frame(streamer, key);
-        return false;
+        return plec_fail(err, PLEC_MALFORMED, "Spoiled", "slot %u", ref.slot);
     }
-    return true;
+    return PLEC_OK;
 }
 
 void plec_streamer_inspect_key(struct plec_streamer *streamer, uint32_t key, uint64_t mask) {
     struct plec_slot_ref ref;
+    struct plec_error err;
     mask &= plec_residency_valid(streamer->resident, key);
     if (!streamer->options.poison || mask == 0 ||
         !plec_residency_hold(&ref, streamer->resident, key))
         return;
-    (void)plec_streamer_inspect_slot(streamer, ref, key, mask);
+    /* What cannot be looked at now is looked at again when it is handed out. */
+    (void)!plec_streamer_inspect_slot(streamer, ref, key, mask, &err);
     plec_residency_release(streamer->resident, ref);
 }

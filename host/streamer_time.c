@@ -27,11 +27,10 @@ void plec_streamer_unlock(struct plec_streamer *streamer) {
 void plec_streamer_kick(struct plec_streamer *streamer) {
     pthread_mutex_lock(&streamer->wake_lock);
     bool first = !streamer->kicked; /* the thread has not looked since the last one */
-    bool reaping = streamer->reaping;
     streamer->kicked = true;
-    if (first && reaping) plec_io_wake(streamer->io);
+    if (first && streamer->reaping) plec_io_wake(streamer->io);
+    if (first && !streamer->reaping) pthread_cond_signal(&streamer->wake);
     pthread_mutex_unlock(&streamer->wake_lock);
-    if (first && !reaping) pthread_cond_signal(&streamer->wake);
 }
 
 /* --- virtual time ---------------------------------------------------------------------------- */

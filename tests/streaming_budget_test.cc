@@ -3,6 +3,7 @@
 #include "tests/support/stream_engine.h"
 #include "tests/support/stream_model.h"
 
+#include <cstdlib>
 #include <memory>
 
 using namespace plec_test;
@@ -162,6 +163,58 @@ TEST(StreamingBudget, ABatchBringsTheNextLayerBeforeItIsAskedFor) {
     EXPECT_EQ(stats.device_hits, 12u);
     EXPECT_EQ(stats.stall_ns, before.stall_ns);
     EXPECT_EQ(stats.policies[PLEC_FROM_PLAN].right, 12u);
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+uint64_t anonymous_bytes() {
+    std::string status = read_text("/proc/self/status");
+    return strtoull(status.c_str() + status.find("RssAnon:") + 8, nullptr, 10) * 1024;
+}
+
+/* Adds up what is asked of the device. */
+bool add_up(void *user, uint64_t n_bytes) {
+    *static_cast<uint64_t *>(user) += n_bytes;
+    return false;
+}
+
+/* All layers were made whole before any was put aside, and memory ran out. */
+TEST(StreamingBudget, OpeningAndRunningTakeNoMoreMemoryThanTheBudgets) {
+    StreamModelSpec spec;
+    spec.n_layers = 4;
+    spec.n_experts = 16;
+    spec.hidden = spec.inner = 256; /* 768 KiB an expert, 48 MiB in all */
+    StreamModel model(spec);
+    plec_stream_options stream = budget(frame_bytes(model, 1), 3, 3, 1);
+    uint64_t asked = 0;
+    plec_simulation simulation = {};
+    simulation.fail_alloc = add_up;
+    simulation.user = &asked;
+    stream.simulation = &simulation;
+    std::mt19937 random(1);
+    uint64_t before = anonymous_bytes();
+    StreamRunner runner(model.path(), stream, 1);
+    ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
+    for (uint32_t layer = 0; layer < 4; layer++)
+        runner.run(StreamStep::of(random, spec, layer, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+    uint64_t slots = 3 * runner.stats().frame_bytes;
+    EXPECT_GE(asked, slots);
+    uint64_t buffers = 0;
+    StreamModelSpec one = spec;
+    one.n_layers = 1;
+    one.n_experts = 2; /* the buffers of a step are as large for a small model */
+    one.top_k = 2;
+    StreamModel small(one);
+    simulation.user = &buffers;
+    plec_stream_options other = budget(frame_bytes(small, 1), 1, 1, 1);
+    other.simulation = &simulation;
+    StreamRunner steps(small.path(), other, 1);
+    ASSERT_EQ(steps.status, PLEC_OK) << steps.err.message;
+    buffers -= steps.stats().frame_bytes;
+    EXPECT_LE(asked, slots + buffers + (64 << 10));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LE(anonymous_bytes() - before, 2 * slots + buffers + (UINT64_C(8) << 20));
+#endif
 }
 
 /* --- every container -------------------------------------------------------------------------- */

@@ -135,6 +135,7 @@ TEST(StreamingRunner, EveryEngineCacheAndPinModeGivesTheResidentBits) {
                 stream.io_cache = cache;
                 stream.io_depth = 2;
                 stream.pin = pin;
+                stream.pin_method = engine == PLEC_IO_URING ? PLEC_PIN_ALLOCATE : PLEC_PIN_REGISTER;
                 StreamRunner runner(model.path(), stream);
                 ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
                 for (size_t i = 0; i < steps.size(); i++)
@@ -142,6 +143,8 @@ TEST(StreamingRunner, EveryEngineCacheAndPinModeGivesTheResidentBits) {
                         << engine << cache << pin << " step " << i;
                 plec_stream_stats stats = runner.settled();
                 EXPECT_EQ(stats.io.bytes, stats.read_bytes);
+                uint64_t pinned = pin == PLEC_PIN_OFF ? 0 : stats.pinned.obtained_bytes;
+                EXPECT_EQ(stats.pinned.pinned_bytes, pinned) << stats.pinned.limits;
             }
 }
 

@@ -57,6 +57,8 @@ void expect_overlap(const VirtualBank &bank, const Layers &layers, uint32_t n_ah
     EXPECT_EQ(stats.experts, n_used);
     EXPECT_EQ(stats.read_bytes, n_used * bank.entry_bytes());
     EXPECT_EQ(stats.copied_bytes, n_used * bank.entry_bytes());
+    uint64_t piece = std::min<uint64_t>(bank.entry_bytes() / 3, 512 << 10);
+    EXPECT_GE(stats.io.bytes / stats.io.pieces, piece) << "read in small pieces";
 }
 
 Layers prefill(const VirtualBank &bank) {

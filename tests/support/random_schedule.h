@@ -101,16 +101,17 @@ class RandomSchedules {
         }
     }
 
-    /* One schedule; `name` is for messages. */
-    void run(const std::string &name) {
+    /* One schedule; `given` is its name in messages. */
+    void run(const std::string &given) {
         Chances chances;
         plec_simulation simulation = {};
         plec_stream_clock clock = {};
         plec_stream_options stream = options(&chances, &simulation, &clock);
         StreamRunner runner(model_->path(), stream, 1 + pick(3));
-        ASSERT_EQ(runner.status, PLEC_OK) << name << ": " << runner.err.message;
+        ASSERT_EQ(runner.status, PLEC_OK) << given << ": " << runner.err.message;
         if (stream.poison && runner.stats().n_slots > 2 && runner.stats().n_frames > 2)
             chances.spoils = static_cast<int>(pick(2));
+        const std::string name = describe(given, stream, runner);
         uint32_t n_callers = stream.clock == nullptr && pick(4) == 0 ? 2 : 1;
         std::vector<std::thread> others;
         for (uint32_t c = 1; c < n_callers; c++)
@@ -132,6 +133,21 @@ class RandomSchedules {
     }
 
   private:
+    static std::string describe(const std::string &name, const plec_stream_options &stream,
+                                const StreamRunner &runner) {
+        plec_stream_stats stats = runner.stats();
+        std::string text = name + ": width " + std::to_string(stats.extent_width) + ", slots " +
+                           std::to_string(stats.n_slots) + "/" +
+                           std::to_string(stats.n_slot_staging) + ", frames " +
+                           std::to_string(stats.n_frames) + "/" +
+                           std::to_string(stats.n_frame_staging) + ", speculation " +
+                           std::to_string(stream.speculation) + ", io " +
+                           std::to_string(stream.io_engine) + std::to_string(stream.io_cache);
+        if (stream.bypass) text += ", bypass";
+        if (stream.poison) text += ", poison";
+        if (stream.clock != nullptr) text += ", virtual time";
+        return text + ",";
+    }
     uint32_t pick(uint32_t n) { return random_() % n; }
 
     plec_stream_options options(Chances *chances, plec_simulation *simulation,
@@ -148,6 +164,7 @@ class RandomSchedules {
         stream.io_cache = static_cast<plec_io_cache>(pick(3));
         stream.io_depth = 1 + pick(4);
         stream.pin = pick(2) ? PLEC_PIN_OFF : PLEC_PIN_PREFER;
+        stream.pin_method = pick(2) ? PLEC_PIN_ALLOCATE : PLEC_PIN_REGISTER;
         stream.poison = pick(4) != 0;
         chances->state = random_();
         bool may_block = stream.io_engine == PLEC_IO_PREAD || stream.io_engine == PLEC_IO_MMAP;
