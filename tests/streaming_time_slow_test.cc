@@ -1,5 +1,5 @@
-/* A hundred thousand steps of the engine in virtual time, faults among them: the bits stay, and
- * nothing grows. */
+/* The engine in virtual time, at length: demand beside speculation with experts of real size; a
+ * hundred thousand steps, faults among them, in which the bits stay and nothing grows. */
 #include "tests/support/allocation_guard.h"
 #include "tests/support/virtual_stream.h"
 
@@ -8,6 +8,15 @@
 using namespace plec_test;
 
 namespace {
+
+/* --- speculation ------------------------------------------------------------------------------ */
+
+TEST(StreamingSpeculation, KeepsDemandP99WithinOneFifthAtLength) {
+    for (Trace kind : {Trace::UNIFORM, Trace::ZIPF, Trace::MARKOV})
+        expect_speculation_spares_demands(kind, 6, 32, 200);
+}
+
+/* --- soak ------------------------------------------------------------------------------------- */
 
 /* What must be as small at the end as at the beginning. */
 struct Block {

@@ -102,5 +102,40 @@ inline Decoded decode(VirtualStream &on, const Routing &trace, uint32_t warm,
             stats.read_bytes, stats.policies[PLEC_FROM_PREVIOUS]};
 }
 
+/* Experts of 768 KiB, of which a speculative read brings one, in a cache smaller than a step's use.
+ * Attention is short: what speculation has begun is still under way when a layer asks. */
+inline VirtualBank speculation_bank(uint32_t n_layers, uint32_t n_experts,
+                                    plec_speculation speculation) {
+    VirtualBank bank;
+    bank.model.n_layers = n_layers;
+    bank.model.n_experts = n_experts;
+    bank.model.hidden = bank.model.inner = 256;
+    bank.width = 4;
+    bank.n_slots = n_layers * n_experts / 24;
+    bank.n_frames = n_layers * n_experts / 16;
+    bank.clock.disk_bytes_per_s = UINT64_C(5000000000);
+    bank.clock.link_bytes_per_s = UINT64_C(25000000000);
+    bank.stream.speculation = speculation;
+    return bank;
+}
+
+inline void expect_speculation_spares_demands(Trace kind, uint32_t n_layers, uint32_t n_experts,
+                                              uint32_t n_steps) {
+    VirtualBank bank = speculation_bank(n_layers, n_experts, PLEC_SPECULATE_OFF);
+    auto model = std::make_shared<StreamModel>(bank.model);
+    Routing trace = make_trace(kind, n_steps, n_layers, n_experts, 4, 11);
+    VirtualStream without(bank, model);
+    Decoded off = decode(without, trace, n_steps / 6, 100000);
+    EXPECT_GT(off.p99, 500000u);
+    for (plec_speculation speculation : {PLEC_SPECULATE_AUTO, PLEC_SPECULATE_ON}) {
+        VirtualStream with(speculation_bank(n_layers, n_experts, speculation), model);
+        Decoded on = decode(with, trace, n_steps / 6, 100000);
+        std::string name = std::to_string(int(kind)) + "_" + std::to_string(speculation);
+        EXPECT_LE(double(on.p99), 1.2 * double(off.p99)) << name;
+        testing::Test::RecordProperty("p99_" + name,
+                                      std::to_string(on.p99) + " of " + std::to_string(off.p99));
+    }
+}
+
 } // namespace plec_test
 #endif
