@@ -1,4 +1,5 @@
 // The mm_sync kernels of every format against the reference that rounds where they do.
+#include "tests/emu/emulator.h"
 #include "tests/support/mm_cases.h"
 
 namespace {
@@ -88,6 +89,23 @@ TEST(CudaMmSync, WorksThroughMoreTilesThanBlocks) {
         spec.n_entries = 9;
         expect_case(spec, 18, 2);
     }
+}
+
+/* Odd seeds complete copies as late as they may be. */
+TEST(CudaMmSync, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
+    const struct {
+        enum plec_emu_schedule schedule;
+        uint64_t seed;
+    } orders[] = {{PLEC_EMU_LIFO, 1}, {PLEC_EMU_PCT, 3}, {PLEC_EMU_RANDOM, 5}};
+    for (const auto &order : orders) {
+        plec_emu_set_schedule(order.schedule, order.seed);
+        for (uint16_t format : {PLEC_FORMAT_Q4_K, PLEC_FORMAT_NVFP4}) {
+            BankSpec spec = mm_spec(format, format, PLEC_FORMAT_Q8_0, 1024, 96);
+            spec.n_entries = 3;
+            expect_case(spec, 13, 2);
+        }
+    }
+    plec_emu_set_schedule(PLEC_EMU_FIFO, 0);
 }
 
 /* Few outputs of many columns: the columns are split over blocks, 4 (bf16) and 2 of them. */

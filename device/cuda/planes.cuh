@@ -52,11 +52,12 @@ PLEC_HD void plec_planes_codes(uint32_t *words, const plec_fragment_row &row, ui
                                uint32_t step, uint32_t c) {
     for (uint32_t w = 0; w < F::lane_words; w++)
         words[w] = 0;
+    uint32_t k = step * F::k_step;
     for (uint32_t b = 0; b < F::k_step / 32; b++)
-        for (uint32_t i = 0; i < 8; i++) {
-            uint32_t k = step * F::k_step + 32 * b + plec_fragment_column(F::block, c, i);
-            if (k < n_valid) F::put(words, b, i / 2, i % 2, F::code(row, k));
-        }
+        if (F::packs != 0 && k + 32 * b + 32 <= n_valid)
+            F::pack(words, row, k, b, c);
+        else
+            plec_fragment_pack<F>(words, row, k, b, c, n_valid);
 }
 
 /* The same into its place, and with lane 0 the scales of the step. scratch: PLEC_PLANE_SCRATCH

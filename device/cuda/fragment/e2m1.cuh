@@ -28,6 +28,11 @@ struct plec_fragment_e2m1 : plec_fragment_defaults {
         out[2] = plec_permute(second, even, 0x7260u);
         out[3] = plec_permute(second, odd, 0x7361u);
     }
+    /* Eight nibbles in the order of their columns. */
+    PLEC_HD uint32_t in_order(uint32_t word) {
+        uint32_t differ = (word ^ word >> 4) & 0x00F000F0u; /* nibbles 1 and 2, 5 and 6 change */
+        return word ^ differ ^ differ << 4;
+    }
     PLEC_HD uint32_t nibble(const uint8_t *codes, uint32_t k) {
         return codes[k / 2] >> 4 * (k % 2) & 15u;
     }
@@ -35,7 +40,11 @@ struct plec_fragment_e2m1 : plec_fragment_defaults {
 
 struct plec_fragment_mxfp4 : plec_fragment_e2m1 {
     typedef plec_fragment_paired<32, sizeof(struct plec_mxfp4_block)> file;
-    enum { record_words = 2 };
+    enum { packs = 1, record_words = 2 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        words[b] = in_order(plec_le32(row.blocks + k / 2 + 16 * b + 4 * c));
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return nibble(row.blocks, k);
     }

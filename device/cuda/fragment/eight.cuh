@@ -8,7 +8,13 @@
 
 struct plec_fragment_q8_0 : plec_fragment_bytes {
     typedef plec_fragment_inline<32, sizeof(struct plec_q8_0_block)> file;
-    enum { offset = 128 };
+    enum { packs = 1, offset = 128 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        const uint8_t *from = row.blocks + (size_t)(k / 32 + b) * 34 + 2 + 8 * c;
+        words[2 * b] = plec_le32(from) ^ 0x80808080u;
+        words[2 * b + 1] = plec_le32(from + 4) ^ 0x80808080u;
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return row.blocks[(size_t)(k / 32) * 34 + 2 + k % 32] ^ 0x80u;
     }
@@ -40,7 +46,14 @@ PLEC_HD bool plec_fragment_e8m0_has_nan(const plec_fragment_row &row, uint32_t f
  * 2^-120, subnormals included. */
 struct plec_fragment_mxfp8 : plec_fragment_bytes {
     typedef plec_fragment_paired<32, sizeof(struct plec_mxfp8_block)> file;
-    enum { record_words = 1, unit = 120 - token_shift };
+    enum { packs = 1, record_words = 1, unit = 120 - token_shift };
+    /* NaN codes stay what they are: the row's factor is NaN. */
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        const uint8_t *from = row.blocks + k + 32 * b + 8 * c;
+        words[2 * b] = plec_permute(plec_le32(from), 0, 0x3120u);
+        words[2 * b + 1] = plec_permute(plec_le32(from + 4), 0, 0x3120u);
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         uint8_t code = row.blocks[k];
         return plec_fragment_e4m3_is_nan(code) ? 0u : code;

@@ -9,7 +9,13 @@
 
 /* Sixteen bits a code, four words a block; no scales. */
 struct plec_fragment_sixteens : plec_fragment_defaults {
-    enum { k_step = 64, block = k_step, record_words = 0, token_shift = 0, unit = 0 };
+    enum { packs = 1, k_step = 64, block = k_step, record_words = 0, token_shift = 0, unit = 0 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        const uint8_t *from = row.blocks + ((size_t)k + 32 * b + 8 * c) * 2;
+        for (uint32_t p = 0; p < 4; p++)
+            words[4 * b + p] = plec_le32(from + 4 * p);
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return plec_le16(row.blocks + (size_t)k * 2);
     }

@@ -26,6 +26,8 @@
  *   unit          the sums must be multiplied by 2^this
  *   file          where a row lies in the file's layout
  *
+ *   pack(words, row, k, b, c)       lane c's codes of block b of the step from column k on, put
+ *                                   where pairs finds them; the block is whole
  *   code(row, k)                    the code of column k of a row in file layout
  *   put(words, b, p, side, code)    where it stands among a lane's words
  *   record(words, row, k)           the scales of columns k .. k + k_step - 1
@@ -165,16 +167,30 @@ struct plec_fragment_defaults {
         offset = 0,
         has_minimum = 0,
         spread = 0,
+        packs = 0, /* 1: it has a pack */
         parts = 1,
         token_shift = 64,
         unit = 133 - token_shift
     };
+    PLEC_HD void pack(uint32_t *, const plec_fragment_row &, uint32_t, uint32_t, uint32_t) {}
     PLEC_HD uint32_t super(const plec_fragment_row &, uint32_t) { return 0; }
     PLEC_HD void table(uint32_t *) {}
     PLEC_HD float row_scale(const plec_fragment_row &) { return 1.0f; }
     PLEC_HD bool has_nan(const plec_fragment_row &, uint32_t, uint32_t) { return false; }
     PLEC_HD float minimum(const uint32_t *, uint32_t, uint32_t) { return 0.0f; }
 };
+
+/* Codes one by one, by a format's code and put: any format, at a dozen instructions a code. Formats
+ * with a pack of their own, word by word, need neither in the kernel but where a row ends inside a
+ * block. */
+template <class F>
+PLEC_HD void plec_fragment_pack(uint32_t *words, const plec_fragment_row &row, uint32_t k,
+                                uint32_t b, uint32_t c, uint32_t n_valid) {
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t at = k + 32 * b + plec_fragment_column(F::block, c, i);
+        if (at < n_valid) F::put(words, b, i / 2, i % 2, F::code(row, at));
+    }
+}
 
 /* ---- layouts of codes -------------------------------------------------------------------------*/
 
@@ -192,6 +208,14 @@ struct plec_fragment_nibbles : plec_fragment_defaults {
         out[3] = high & 0x00F000F0u;
     }
 };
+
+/* Four codes in the low nibbles of a word's bytes, and four more, as a word of nibbles: 0 2 4 6 in
+ * the lower half, 1 3 5 7 in the upper one. */
+PLEC_HD uint32_t plec_fragment_interleave(uint32_t first, uint32_t second) {
+    uint32_t a = (first | first >> 12) & 0x0000FFFFu;   /* bytes: 0 and 2, 1 and 3 */
+    uint32_t b = (second | second >> 12) & 0x0000FFFFu; /* 4 and 6, 5 and 7 */
+    return plec_permute(a, b, 0x5140u);
+}
 
 /* Five bits: nibbles as above, fifth bits of four blocks in one word. */
 struct plec_fragment_fives : plec_fragment_defaults {

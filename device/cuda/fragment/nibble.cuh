@@ -11,6 +11,13 @@
 PLEC_HD uint32_t plec_fragment_split_nibble(const uint8_t *qs, uint32_t i) {
     return qs[i & 15u] >> 4 * (i >> 4) & 15u;
 }
+/* The eight codes of lane c of 32 such nibbles. */
+PLEC_HD uint32_t plec_fragment_split_word(const uint8_t *qs, uint32_t c) {
+    const uint8_t *from = qs + 8 * (c & 1u);
+    uint32_t shift = 4 * (c >> 1);
+    return plec_fragment_interleave(plec_le32(from) >> shift & 0x0F0F0F0Fu,
+                                    plec_le32(from + 4) >> shift & 0x0F0F0F0Fu);
+}
 /* Word i of the record made of one f16 a block; 0 past the row's end. */
 PLEC_HD uint32_t plec_fragment_f16_word(const uint8_t *blocks, size_t block_bytes, uint32_t first,
                                         uint32_t n_blocks, uint32_t i) {
@@ -22,7 +29,11 @@ PLEC_HD uint32_t plec_fragment_f16_word(const uint8_t *blocks, size_t block_byte
 
 struct plec_fragment_q4_0 : plec_fragment_nibbles {
     typedef plec_fragment_inline<32, sizeof(struct plec_q4_0_block)> file;
-    enum { offset = 8 };
+    enum { packs = 1, offset = 8 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        words[b] = plec_fragment_split_word(row.blocks + (size_t)(k / 32 + b) * 18 + 2, c);
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return plec_fragment_split_nibble(row.blocks + (size_t)(k / 32) * 18 + 2, k % 32);
     }
@@ -37,7 +48,11 @@ struct plec_fragment_q4_0 : plec_fragment_nibbles {
 
 struct plec_fragment_q4_1 : plec_fragment_nibbles {
     typedef plec_fragment_inline<32, sizeof(struct plec_q4_1_block)> file;
-    enum { record_words = 8, has_minimum = 1 };
+    enum { packs = 1, record_words = 8, has_minimum = 1 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        words[b] = plec_fragment_split_word(row.blocks + (size_t)(k / 32 + b) * 20 + 4, c);
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         return plec_fragment_split_nibble(row.blocks + (size_t)(k / 32) * 20 + 4, k % 32);
     }
@@ -82,7 +97,14 @@ struct plec_fragment_k_scales {
 
 struct plec_fragment_q4_k : plec_fragment_nibbles {
     typedef plec_fragment_inline<256, sizeof(struct plec_q4_k_block)> file;
-    enum { has_minimum = 1 };
+    enum { packs = 1, has_minimum = 1 };
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        const uint8_t *from = row.blocks + (size_t)(k / 256) * 144 + 16 + b / 2 * 32 + 8 * c;
+        uint32_t shift = 4 * (b % 2);
+        words[b] = plec_fragment_interleave(plec_le32(from) >> shift & 0x0F0F0F0Fu,
+                                            plec_le32(from + 4) >> shift & 0x0F0F0F0Fu);
+    }
     PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
         const uint8_t *qs = row.blocks + (size_t)(k / 256) * 144 + 16;
         return qs[k % 256 / 64 * 32 + k % 32] >> 4 * (k / 32 % 2) & 15u;
