@@ -1,5 +1,6 @@
 // The CUDA backend as device.h promises: memory, streams, events, failures, and the launches that
 // are one kernel.
+#include "tests/emu/emulator.h"
 #include "tests/support/cuda_device.h"
 
 #include <atomic>
@@ -52,6 +53,22 @@ TEST_F(Cuda, SaysThatItIsEmulated) {
     EXPECT_STREQ(plec_device_backend_name(PLEC_DEVICE_CUDA), "CUDA emulated on the CPU");
     EXPECT_GT(info.memory_bytes, 1u << 20);
     EXPECT_TRUE(info.needs_upload);
+}
+
+TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
+    const char *kernel = nullptr;
+    struct plec_device_info info;
+    plec_emu_set_flush_subnormals(true);
+    {
+        CudaDevice cuda;
+        plec_device_get_info(&info, cuda.device);
+        kernel = plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0);
+    }
+    plec_emu_set_flush_subnormals(false);
+    EXPECT_NE(std::string(info.name).find("flushes subnormals"), std::string::npos) << info.name;
+    EXPECT_STREQ(kernel, "plain");
+    CudaDevice cuda;
+    EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0), "mm_sync");
 }
 
 TEST_F(Cuda, HasAKernelForEveryFormatAndNoOther) {

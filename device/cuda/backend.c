@@ -86,6 +86,26 @@ static enum plec_status reserve(struct plec_cuda_device *device, uint64_t n_byte
     return status;
 }
 
+/* Where tensor cores do not multiply as mm_sync needs it, every launch runs on the plain rung. */
+static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct plec_error *err) {
+    uint32_t kept[32], n_kept = 0;
+    void *memory = NULL;
+    enum plec_status status =
+        plec_cuda_check(cudaMalloc(&memory, sizeof kept), err, "%zu bytes", sizeof kept);
+    if (status == PLEC_OK)
+        status = plec_cuda_check((cudaError_t)plec_cuda_subnormals(memory, NULL), err,
+                                 "launching subnormals");
+    if (status == PLEC_OK)
+        status = plec_cuda_check(cudaMemcpy(kept, memory, sizeof kept, cudaMemcpyDeviceToHost), err,
+                                 "the answer of subnormals");
+    for (int i = 0; i < 32 && status == PLEC_OK; i++)
+        n_kept += kept[i];
+    device->flushes = n_kept != 32;
+    if (device->flushes) device->most_rung = PLEC_CUDA_PLAIN;
+    if (memory != NULL) (void)cudaFree(memory);
+    return status;
+}
+
 static void release(struct plec_cuda_device *device) {
     if (device->reserved != NULL) (void)cudaFree(device->reserved);
     if (device->order != NULL) (void)cudaEventDestroy(device->order);
@@ -111,6 +131,7 @@ static enum plec_status cuda_open(struct plec_device **out,
     status = plec_cuda_enter(device, err);
     if (status == PLEC_OK) status = describe(device, err);
     if (status == PLEC_OK) status = check_arch(device, err);
+    if (status == PLEC_OK) status = ask_tensor_cores(device, err);
     if (status == PLEC_OK) status = make_tables(device, err);
     if (status == PLEC_OK) status = reserve(device, options->reserve_bytes, err);
     if (status != PLEC_OK) {
@@ -129,10 +150,12 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->memory_bytes = device->memory_bytes;
     out->numa_node = device->numa_node;
     out->needs_upload = true;
+    const char *flushes = device->flushes ? ", plain: flushes subnormals" : "";
 #ifdef PLEC_CUDA_EMULATED
-    snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u", device->arch);
+    snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s", device->arch,
+             flushes);
 #else
-    snprintf(out->name, sizeof out->name, "CUDA, %s, sm_%u", device->name, device->arch);
+    snprintf(out->name, sizeof out->name, "CUDA, %s, sm_%u%s", device->name, device->arch, flushes);
 #endif
 }
 

@@ -270,6 +270,10 @@ struct plec_cuda_finalize_args {
 };
 int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
 
+/* ---- what the device's tensor cores do ----------------------------------------------------------
+ * kept [32] device: 1 from each lane that found subnormal bf16 operands multiplied as they are. */
+int plec_cuda_subnormals(uint32_t *kept, cudaStream_t stream);
+
 /* ---- elementwise --------------------------------------------------------------------------------
  */
 int plec_cuda_launch_round(uint16_t *to, const float *from, uint64_t n, cudaStream_t stream);

@@ -37,6 +37,9 @@ void plec_emu_clear_errors(void);
 /* Counts problems without printing them, for tests that make them on purpose. */
 void plec_emu_set_quiet(bool quiet);
 
+/* Tensor cores take subnormal bf16 and f16 operands for 0 from now on, or do not. */
+void plec_emu_set_flush_subnormals(bool flush);
+
 /* As a new process: frees all memory, streams, events and graphs, forgets errors. Nothing may be
  * under way in another thread. */
 void plec_emu_reset(void);

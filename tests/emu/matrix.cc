@@ -5,6 +5,7 @@
 #include "tests/emu/collective.h"
 #include "tests/emu/instructions.h"
 #include "tests/emu/numbers.h"
+#include "tests/emu/settings.h"
 #include "tests/emu/shared.h"
 #include "tests/emu/statistics.h"
 
@@ -90,6 +91,11 @@ struct Mma {
     unsigned b[2];
 };
 
+template <float (*WIDEN)(unsigned)> static float operand(unsigned bits) {
+    bool subnormal = WIDEN == bf16_to_float ? (bits & 0x7f80) == 0 : (bits & 0x7c00) == 0;
+    return subnormal && settings.flush_subnormals ? 0 : WIDEN(bits);
+}
+
 /* d[16][8] += a[16][16] * b[16][8] */
 template <float (*WIDEN)(unsigned)> static void complete_16(void **arguments, unsigned) {
     float a[16][16], b[16][8], d[16][8];
@@ -98,12 +104,12 @@ template <float (*WIDEN)(unsigned)> static void complete_16(void **arguments, un
         int g = lane >> 2, c = (lane & 3) * 2;
         for (int r = 0; r < 4; r++) {
             int row = g + (r & 1) * 8, column = c + (r >> 1) * 8;
-            a[row][column] = WIDEN(mma.a[r] & 0xffff);
-            a[row][column + 1] = WIDEN(mma.a[r] >> 16);
+            a[row][column] = operand<WIDEN>(mma.a[r] & 0xffff);
+            a[row][column + 1] = operand<WIDEN>(mma.a[r] >> 16);
         }
         for (int r = 0; r < 2; r++) {
-            b[c + r * 8][g] = WIDEN(mma.b[r] & 0xffff);
-            b[c + r * 8 + 1][g] = WIDEN(mma.b[r] >> 16);
+            b[c + r * 8][g] = operand<WIDEN>(mma.b[r] & 0xffff);
+            b[c + r * 8 + 1][g] = operand<WIDEN>(mma.b[r] >> 16);
         }
         for (int r = 0; r < 4; r++)
             d[g + (r >> 1) * 8][c + (r & 1)] = ((const float *)mma.d)[r];

@@ -71,6 +71,10 @@ void plec_emu_set_schedule(enum plec_emu_schedule schedule, uint64_t seed) {
     plec_emu::seed_random(seed);
 }
 
+void plec_emu_set_flush_subnormals(bool flush) {
+    plec_emu::settings.flush_subnormals = flush;
+}
+
 void plec_emu_set_quiet(bool quiet) {
     plec_emu::settings.quiet = quiet;
 }

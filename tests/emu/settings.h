@@ -22,8 +22,9 @@ struct Settings {
     int preempt = 0;      /* checked build: yield at one access in so many */
     int max_reports = 20; /* printed, of one kind */
     bool leaks = true;
-    int exit_status = 66; /* of a process that ends with reports; 0: its own */
-    bool quiet = false;   /* count reports without printing them */
+    int exit_status = 66;          /* of a process that ends with reports; 0: its own */
+    bool flush_subnormals = false; /* in operands of mma: what PTX does not rule out */
+    bool quiet = false;            /* count reports without printing them */
 };
 
 extern Settings settings;
