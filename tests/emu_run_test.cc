@@ -143,6 +143,13 @@ TEST(EmulatedTool, SaysSoInEveryOutput) {
     }
 }
 
+/* The option PLEC_CUDA decides which device plectrum itself has. */
+TEST(EmulatedTool, IsPlectrumItselfWhenTheBuildSaysSo) {
+    ToolResult result = run_tool({"version"});
+    bool emulated = result.out.find("CUDA emulated on the CPU") != std::string::npos;
+    EXPECT_EQ(emulated, PLEC_TOOL_IS_EMULATED != 0) << result.out;
+}
+
 TEST(EmulatedTool, HasACudaKernelForEveryFormat) {
     Json kernels(run_program(PLEC_TOOL_EMULATED, {"kernels", "--json"}).out);
     json_t *rows = json_object_get(kernels.get(), "rows"), *row;

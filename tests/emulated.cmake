@@ -65,7 +65,8 @@ endif()
 # The tool with the emulated device, on every fixture.
 add_executable(emu_run_test emu_run_test.cc)
 target_compile_definitions(emu_run_test PRIVATE
-  PLEC_TOOL_EMULATED="$<TARGET_FILE:plectrum_emu>")
+  PLEC_TOOL_EMULATED="$<TARGET_FILE:plectrum_emu>"
+  PLEC_TOOL_IS_EMULATED=$<STREQUAL:${PLEC_CUDA},EMULATED>)
 target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::gtest_main)
 add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
