@@ -54,6 +54,21 @@ TEST_F(Mistakes, CopyAsyncReadBeforeItIsWaitedFor) {
     });
 }
 
+/* Zeroes are copied: sums of anything else were read too early. */
+TEST_F(Mistakes, CopyAsyncReadTooEarlyGivesPoison) {
+    int sum = 0;
+    expect_reported("uninit", [&](bool wrong) {
+        if (wrong)
+            run_staged<NO_WAIT>(a, d, e);
+        else
+            run_staged<RIGHT>(a, d, e);
+        ASSERT_EQ(cudaSuccess, cudaMemcpyAsync(h, e, 4, cudaMemcpyDeviceToHost, a));
+        ASSERT_EQ(cudaSuccess, cudaStreamSynchronize(a));
+        sum = h[0];
+        EXPECT_EQ(wrong, sum != 0);
+    });
+}
+
 TEST_F(Mistakes, CopyAsyncWaitedForButNotByOthers) {
     expect_reported("race", [&](bool wrong) {
         if (wrong)
