@@ -52,9 +52,10 @@ template <Publish HOW> __global__ void sum_by_flags(int *part, uint32_t *flag, i
     out[t] = sum;
 }
 
-template <Publish HOW> cudaError_t launch_flags(cudaStream_t stream, int *d, int *e) {
-    return PLEC_LAUNCH_AS(PLEC_LAUNCH_COOPERATIVE, sum_by_flags<HOW>, dim3(3), dim3(32), 0, stream,
-                          d, (uint32_t *)e, d + 512);
+template <Publish HOW>
+cudaError_t launch_flags(cudaStream_t stream, int *d, int *e, int n_threads = 32) {
+    return PLEC_LAUNCH_AS(PLEC_LAUNCH_COOPERATIVE, sum_by_flags<HOW>, dim3(3), dim3(n_threads), 0,
+                          stream, d, (uint32_t *)e, d + 512);
 }
 
 TEST_F(Mistakes, FlagStoredWithoutRelease) {
@@ -76,12 +77,13 @@ TEST_F(Mistakes, FlagReadByAnOrdinaryLoad) {
 }
 
 TEST_F(Mistakes, FlagSeenByAnAtomicWithoutAFenceAfterIt) {
-    expect_reported("race", [&](bool wrong) {
-        if (wrong)
-            launch_flags<NO_ACQUIRE>(a, d, e);
-        else
-            launch_flags<RELEASED>(a, d, e);
-    });
+    for (int n_threads : {1, 32}) /* by the thread that reads, and by another of its block */
+        expect_reported("race", [&](bool wrong) {
+            if (wrong)
+                launch_flags<NO_ACQUIRE>(a, d, e, n_threads);
+            else
+                launch_flags<RELEASED>(a, d, e, n_threads);
+        });
 }
 
 enum Fences { BOTH, NOT_BEFORE, NOT_AFTER };

@@ -192,22 +192,25 @@ static const char *const KIND_NAMES[] = {"global load", "global store", "cp.asyn
                                          "barrier"};
 static_assert(sizeof(KIND_NAMES) / sizeof(*KIND_NAMES) == PLEC_EMU_KINDS, "a name for each kind");
 
-/* Rows by kernel, place as text, and kind: instructions of one line are one row. */
-using Row = std::tuple<std::string, std::string, int>;
+/* Rows by launch (0: all of the kernel), kernel, place as text, and kind: instructions of one line
+ * are one row. */
+using Row = std::tuple<unsigned, std::string, std::string, int>;
 
-static std::map<Row, plec_emu_line> rows(void) {
+static std::map<Row, plec_emu_line> rows(bool by_launch) {
     std::map<Row, plec_emu_line> table;
     for (const auto &each : statistics.tallies) {
-        const std::string &kernel = statistics.launches[std::get<0>(each.first)];
+        unsigned launch = std::get<0>(each.first);
+        std::string place = place_text(std::get<1>(each.first));
         int kind = std::get<2>(each.first);
-        add(&table[{kernel, place_text(std::get<1>(each.first)), kind}], each.second);
+        add(&table[{by_launch ? launch : 0, statistics.launches[launch], place, kind}],
+            each.second);
     }
     return table;
 }
 
 static void print_row(FILE *to, const Row &row, const plec_emu_line &line) {
-    int kind = std::get<2>(row);
-    fprintf(to, "  %-44s %-12s %10llu", std::get<1>(row).c_str(), KIND_NAMES[kind],
+    int kind = std::get<3>(row);
+    fprintf(to, "  %-44s %-12s %10llu", std::get<2>(row).c_str(), KIND_NAMES[kind],
             (unsigned long long)line.n_requests);
     if (is_global((Kind)kind))
         fprintf(to, " %12llu bytes, %5.1f%% of %llu fetched", (unsigned long long)line.n_bytes,
@@ -217,6 +220,22 @@ static void print_row(FILE *to, const Row &row, const plec_emu_line &line) {
         fprintf(to, " %12llu bytes, %llu conflicts in %llu waves", (unsigned long long)line.n_bytes,
                 (unsigned long long)line.n_conflicts, (unsigned long long)line.n_waves);
     fputc('\n', to);
+}
+
+static void print_table(FILE *to, bool by_launch) {
+    std::string kernel;
+    unsigned launch = 0;
+    for (const auto &each : rows(by_launch)) {
+        bool same = std::get<0>(each.first) == launch && std::get<1>(each.first) == kernel;
+        launch = std::get<0>(each.first);
+        kernel = std::get<1>(each.first);
+        auto n = std::count(statistics.launches.begin(), statistics.launches.end(), kernel);
+        if (!same && by_launch)
+            fprintf(to, "EMU: %s, launch %u\n", kernel.c_str(), launch);
+        else if (!same)
+            fprintf(to, "EMU: %s, %ld launch(es)\n", kernel.c_str(), (long)n);
+        print_row(to, each.first, each.second);
+    }
 }
 
 static Watch *watch_at(const void *start) {
@@ -231,7 +250,8 @@ static struct FromEnvironment {
         if (text && atoi(text)) plec_emu_stats_start();
     }
     ~FromEnvironment() {
-        if (getenv("PLEC_EMU_STATS") && statistics.on) plec_emu_stats_print(stderr);
+        const char *text = getenv("PLEC_EMU_STATS");
+        if (text && statistics.on) print_table(stderr, atoi(text) > 1);
     }
 } from_environment;
 
@@ -261,16 +281,7 @@ struct plec_emu_line plec_emu_stats(const char *kernel, const char *place, int k
 }
 
 void plec_emu_stats_print(FILE *to) {
-    std::string kernel;
-    for (const auto &each : rows()) {
-        if (std::get<0>(each.first) != kernel) {
-            kernel = std::get<0>(each.first);
-            auto n = std::count(statistics.launches.begin(), statistics.launches.end(), kernel);
-            fprintf(to, "EMU: %s, %ld launch(es): line, kind, requests of a warp\n", kernel.c_str(),
-                    (long)n);
-        }
-        print_row(to, each.first, each.second);
-    }
+    print_table(to, false);
 }
 
 void plec_emu_watch(const void *start, uint64_t n_bytes) {
