@@ -151,7 +151,7 @@ TEST(TracingCommand, VersionTellsWhatAProfilerIsShown) {
 /* A run that would take minutes. */
 class LongRun {
   public:
-    explicit LongRun(const std::string &trace) {
+    explicit LongRun(const std::string &trace, int ignored = 0) {
         std::vector<std::string> args =
             run_args({"--random", "100000", "--device-budget", "16KiB", "--extent", "4"});
         if (!trace.empty()) args.insert(args.end(), {"--trace", trace});
@@ -167,6 +167,7 @@ class LongRun {
         for (int fd : {0, 1})
             dup2(null, fd);
         dup2(err, 2);
+        if (ignored != 0) signal(ignored, SIG_IGN);
         execv(program.c_str(), argv.data());
         _exit(127);
     }
@@ -182,6 +183,7 @@ class LongRun {
                 return true;
         return false;
     }
+    bool goes_on() const { return waitpid(pid_, nullptr, WNOHANG) == 0; }
     int wait() {
         int status = 0;
         waitpid(pid_, &status, 0);
@@ -194,10 +196,10 @@ class LongRun {
     pid_t pid_ = 0;
 };
 
-/* Writes the trace of a run as it is now. */
-void write_now(LongRun *run, const std::string &path) {
+/* Has the trace of a run written as it is now. */
+void write_now(LongRun *run, const std::string &path, int number = SIGUSR2) {
     std::filesystem::remove(path);
-    run->send(SIGUSR2);
+    run->send(number);
     for (int wait = 0; wait < 2000 && !std::filesystem::exists(path); wait++)
         usleep(10000);
 }
@@ -245,6 +247,23 @@ TEST(TracingCommand, SigintAndSigtermLeaveAWholeFileAndTakeTheirCourse) {
         TraceFile file(path);
         EXPECT_GT(file.n_slices["moe.layer"], 0u);
         EXPECT_GT(file.n_truncated, 0u);
+    }
+}
+
+/* A shell has what it runs in the background ignore SIGINT: the next ^C is not for it. */
+TEST(TracingCommand, AnIgnoredSignalWritesTheFileAndTheRunGoesOn) {
+    for (int number : {SIGINT, SIGTERM}) {
+        TempDir dir;
+        std::string path = dir.path("trace.json");
+        LongRun run(path, number);
+        ASSERT_NO_FATAL_FAILURE(wait_for_layers(&run, path));
+        for (int next : {number, SIGUSR2, number}) {
+            write_now(&run, path, next);
+            ASSERT_TRUE(run.goes_on());
+            EXPECT_GT(TraceFile(path).n_slices["moe.layer"], 0u);
+        }
+        usleep(20000);
+        EXPECT_TRUE(run.goes_on());
     }
 }
 

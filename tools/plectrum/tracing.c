@@ -113,14 +113,15 @@ static void list_signals(sigset_t *out) {
     sigaddset(out, SIGTERM);
 }
 
-/* The signal does to the process what it would have done. */
+/* The signal does to the process what it would have done: ends it, or nothing where it is ignored,
+ * as SIGINT is in what a script runs in the background. */
 static void let_through(int number) {
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, number);
-    signal(number, SIG_DFL);
     kill(getpid(), number);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL); /* delivered before this returns */
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
 }
 
 /* Whether to go on listening. What comes while the file is being closed waits until all threads
