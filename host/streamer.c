@@ -297,6 +297,7 @@ static void wait_for_news(struct plec_streamer *streamer) {
                                       .key = PLEC_NO_KEY,
                                       .at_ns = plec_streamer_now(streamer)};
     uint64_t start = event.at_ns, now = start;
+    streamer->dispatch.last = (struct plec_demand_result){0}; /* none may end: the caller may */
     plec_streamer_tell(streamer, event);
     while (!has_news(streamer)) {
         sleep_on_changes(streamer, now);

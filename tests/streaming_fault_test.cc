@@ -365,6 +365,33 @@ TEST_F(GivingUp, AForwardCancelledAtAnyPointEndsByNameAndTheNextIsRight) {
     leaks.expect_none();
 }
 
+/* What the demand before it went through is no part of a wait in which none ended. */
+TEST_F(GivingUp, AWaitThatIsCancelledIsNotChargedToAnEarlierRead) {
+    VirtualMachine machine;
+    plec_stream_options stream = options();
+    stream.clock = &machine.clock;
+    for (int at = 0;; at++) {
+        ASSERT_LT(at, 20) << "never cancelled while it waited";
+        StreamRunner runner(model.path(), stream, 1);
+        EXPECT_TRUE(same_bits(runner.run(steps[0]), wanted[0]));
+        plec_stream_stats before = runner.stats();
+        EXPECT_GT(before.stall_disk_ns, 0u);
+        std::vector<float> out;
+        plec_forward_args args = runner.args(steps[1], &out);
+        NthAsk nth{at};
+        args.cancelled = NthAsk::cancel;
+        args.cancelled_user = &nth;
+        plec_error err = {};
+        EXPECT_EQ(plec_runner_forward(runner.runner, &args, &err), PLEC_CANCELLED);
+        plec_stream_stats after = runner.stats();
+        if (strstr(err.message, "while experts were awaited") == nullptr) continue;
+        EXPECT_EQ(after.waits, before.waits + 1);
+        EXPECT_GT(after.stall_ns, before.stall_ns);
+        EXPECT_EQ(after.stall_other_ns - before.stall_other_ns, after.stall_ns - before.stall_ns);
+        break;
+    }
+}
+
 TEST_F(GivingUp, AForwardPastItsTimeAtAnyEventEndsByNameAndTheNextIsRight) {
     Leaks leaks;
     for (size_t step = 0; step < steps.size(); step++) {
