@@ -191,18 +191,25 @@ class Lives {
         if (line.what == "end") end(open_.at(line.range));
         if (line.what == "start" && line.name == "extent.read")
             each(line, [](Life &life) { life.reads++, life.read = false; });
+        if (line.what == "start") each(line, [](Life &life) { life.arriving = true; });
         if (line.what != "mark") return;
         if (line.name == "extent.ready")
             each(line, [](Life &life) {
-                EXPECT_TRUE(life.copied);
-                life.copied = false;
+                EXPECT_TRUE(life.copied && life.arriving);
+                life.copied = life.arriving = false;
                 life.ready++;
             });
-        if (line.name == "extent.cancel") each(line, [](Life &life) { life.cancelled++; });
+        if (line.name == "extent.cancel")
+            each(line, [](Life &life) {
+                EXPECT_TRUE(life.arriving) << "cancelled, and did not move";
+                life.arriving = false;
+                life.cancelled++;
+            });
     }
     /* Every read led to one ready or one cancel; copies of what was still in a frame too. */
     void expect_ended() const {
         for (const auto &life : lives_) {
+            EXPECT_FALSE(life.second.arriving) << "moved, and neither ready nor cancelled";
             EXPECT_LE(life.second.reads, life.second.ready + life.second.cancelled);
             EXPECT_LE(life.second.ready, life.second.copies);
         }
@@ -220,7 +227,7 @@ class Lives {
   private:
     struct Life {
         int reads = 0, copies = 0, ready = 0, cancelled = 0;
-        bool read = false, copied = false;
+        bool read = false, copied = false, arriving = false; /* arriving: moved, the end not told */
     };
     void end(const Line &begun) {
         if (begun.name == "extent.read") each(begun, [](Life &life) { life.read = true; });
