@@ -1,10 +1,9 @@
-/* bench_stream.c: the engine of streaming on a container: how much of reading,
- * copying and computing goes on at once when the future is known, in real time
- * on a disk, a link and a compute stream of set speed; and what the engine
- * costs the host, an extent.
+/* bench_stream.c: the engine of streaming on a container: how much of reading, copying and
+ * computing goes on at once when the future is known, in real time on a disk, a link and a compute
+ * stream of set speed; and what the engine costs the host, an extent.
  *
- * Usage: bench_stream CONTAINER [ROUNDS]     (all routed layers; experts are
- * compared with the file's bytes where that is not timed)
+ * Usage: bench_stream CONTAINER [ROUNDS]     (all routed layers; experts are compared with the
+ * file's bytes where that is not timed, and other bytes are no result)
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -23,8 +22,16 @@ struct bench {
     struct plec_bound_layer bound[MAX_LAYERS];
     struct plec_streamer_layer layers[MAX_LAYERS];
     uint32_t n_layers, n_experts; /* of all layers */
-    int32_t *ids;                 /* [most experts of a layer] 0, 1, ... */
+    uint32_t most_experts;        /* of one layer */
+    int32_t *ids;                 /* [most_experts] 0, 1, ... */
     int n_rounds, n_missed;
+};
+
+struct machine;
+/* Experts that arrived together, for the compute stream. */
+struct part {
+    struct machine *machine;
+    uint32_t n_experts;
 };
 
 /* What a streamer runs on. */
@@ -34,6 +41,7 @@ struct machine {
     struct plec_streamer *streamer;
     uint64_t compute_ns; /* an expert; 0: none is simulated */
     uint64_t free_ns;    /* of the compute stream */
+    struct part *parts;  /* of a dispatch [most experts of a layer] */
 };
 
 static uint64_t now_ns(clockid_t clock) {
@@ -47,14 +55,11 @@ static bool failed(const char *what, enum plec_status status, const struct plec_
     return status != PLEC_OK;
 }
 
-/* --- opening
- * ---------------------------------------------------------------------------------
- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 static bool open_layers(struct bench *b, const char *path) {
     struct plec_error err;
     if (failed(path, plec_container_open(&b->container, path, NULL, &err), &err)) return false;
-    uint32_t most = 0;
     for (size_t i = 0; i < plec_container_n_layers(b->container) && b->n_layers < MAX_LAYERS; i++) {
         struct plec_layer_info info;
         plec_container_layer_info(&info, b->container, i);
@@ -65,10 +70,10 @@ static bool open_layers(struct bench *b, const char *path) {
         uint32_t n = bound->layer.routed.n_entries;
         b->layers[b->n_layers++] = (struct plec_streamer_layer){info.layer, &bound->layer.routed};
         b->n_experts += n;
-        if (n > most) most = n;
+        if (n > b->most_experts) b->most_experts = n;
     }
-    b->ids = calloc(most + 1, sizeof *b->ids);
-    for (uint32_t e = 0; b->ids != NULL && e < most; e++)
+    b->ids = calloc(b->most_experts + (size_t)1, sizeof *b->ids);
+    for (uint32_t e = 0; b->ids != NULL && e < b->most_experts; e++)
         b->ids[e] = (int32_t)e;
     if (b->n_layers == 0) fprintf(stderr, "bench_stream: %s: no routed layers\n", path);
     return b->n_layers > 0 && b->ids != NULL;
@@ -85,6 +90,8 @@ static bool open_machine(struct machine *out, const struct bench *b,
     if (failed("device", plec_device_open(&out->device, PLEC_DEVICE_CPU, &device, &err), &err) ||
         failed("stream", plec_stream_open(&out->compute, out->device, &err), &err))
         return false;
+    out->parts = calloc(b->most_experts, sizeof *out->parts);
+    if (out->parts == NULL) return false;
     args.device = out->device;
     return !failed("streamer", plec_streamer_open(&out->streamer, &args, &err), &err);
 }
@@ -93,16 +100,10 @@ static void close_machine(struct machine *machine) {
     plec_streamer_close(machine->streamer);
     if (machine->compute != NULL) plec_stream_close(machine->compute);
     plec_device_close(machine->device);
+    free(machine->parts);
 }
 
-/* --- dispatches
- * ------------------------------------------------------------------------------
- */
-
-struct part {
-    struct machine *machine;
-    uint32_t n_experts;
-};
+/* --- dispatches ------------------------------------------------------------------------------ */
 
 /* On the compute stream: takes as long as the part's experts do. */
 static enum plec_status compute_part(void *user, struct plec_error *err) {
@@ -118,46 +119,63 @@ static enum plec_status compute_part(void *user, struct plec_error *err) {
     return PLEC_OK;
 }
 
+static bool same(const uint8_t *a, const uint8_t *b, uint64_t n) {
+    return b == NULL || n == 0 || memcmp(a, b, n) == 0;
+}
+
+/* Whether an expert handed out has the bytes of the file: values, scales and biases. */
 static bool same_bytes(const struct bench *b, uint32_t layer, uint32_t expert,
                        const struct plec_bank *bank) {
     const struct plec_bank *file = b->layers[layer].bank;
-    for (int m = 0; m < PLEC_N_MATRICES; m++) {
-        const struct plec_operand *operand = &file->operands[m];
-        uint64_t n_bytes;
-        if (file->entries[expert].values[m] == NULL) continue;
-        if (plec_format_size(&n_bytes, NULL, operand->format, operand->rows, operand->cols, NULL) !=
-                PLEC_OK ||
-            memcmp(bank->entries[expert].values[m], file->entries[expert].values[m], n_bytes) != 0)
+    const struct plec_entry *had = &bank->entries[expert], *wanted = &file->entries[expert];
+    for (int id = 0; id < PLEC_N_OPERANDS; id++) {
+        const struct plec_operand *operand = &file->operands[id];
+        uint64_t values, scales;
+        if (wanted->values[id] == NULL) continue;
+        if (plec_format_size(&values, &scales, operand->format, operand->rows, operand->cols,
+                             NULL) != PLEC_OK)
+            return false;
+        if (!same(had->values[id], wanted->values[id], values)) return false;
+        if (id < PLEC_N_MATRICES && !same(had->scales[id], wanted->scales[id], scales))
             return false;
     }
     return true;
 }
 
-/* All experts of a layer, from begin to end. */
+static bool all_same_bytes(const struct bench *b, uint32_t layer,
+                           const struct plec_stream_part *part, const struct plec_bank *bank) {
+    for (uint32_t i = 0; i < part->n_experts; i++)
+        if (!same_bytes(b, layer, part->experts[i], bank)) {
+            fprintf(stderr, "bench_stream: expert %u of layer %u has other bytes than the file's\n",
+                    part->experts[i], b->layers[layer].number);
+            return false;
+        }
+    return true;
+}
+
+/* All experts of a layer, from begin to end; the bytes of those that were handed out are looked at
+ * when `check`. */
 static bool dispatch(const struct bench *b, struct machine *machine, uint32_t layer, bool check) {
     struct plec_error err;
     const struct plec_bank *bank;
     uint32_t n = b->layers[layer].bank->n_entries, n_had = 0;
     struct plec_dispatch_args args = {.layer = layer, .ids = b->ids, .n_ids = n};
-    struct part parts[256];
-    plec_streamer_begin(&bank, machine->streamer, &args);
     struct plec_stream_part part;
-    enum plec_status status = PLEC_OK;
-    for (uint32_t i = 0; status == PLEC_OK; i++) {
-        status = plec_streamer_next(&part, machine->streamer, &err);
-        if (status != PLEC_OK || part.n_experts == 0) break;
-        for (uint32_t j = 0; check && j < part.n_experts; j++)
-            if (!same_bytes(b, layer, part.experts[j], bank))
-                fprintf(stderr, "bench_stream: other bytes than the file's\n"), check = false;
+    bool right = true;
+    plec_streamer_begin(&bank, machine->streamer, &args);
+    enum plec_status status = plec_streamer_next(&part, machine->streamer, &err);
+    for (uint32_t i = 0; status == PLEC_OK && part.n_experts > 0; i++) {
+        right = right && (!check || all_same_bytes(b, layer, &part, bank));
         n_had += part.n_experts;
-        parts[i % 256] = (struct part){machine, part.n_experts};
+        machine->parts[i] = (struct part){machine, part.n_experts};
         if (machine->compute_ns > 0)
-            status = plec_stream_call(machine->compute, compute_part, &parts[i % 256], &err);
+            status = plec_stream_call(machine->compute, compute_part, &machine->parts[i], &err);
         if (status == PLEC_OK)
             status = plec_streamer_used(machine->streamer, machine->compute, &err);
+        if (status == PLEC_OK) status = plec_streamer_next(&part, machine->streamer, &err);
     }
     plec_streamer_end(machine->streamer);
-    return !failed("dispatch", status, &err) && n_had == n;
+    return !failed("dispatch", status, &err) && right && n_had == n;
 }
 
 static bool pass(const struct bench *b, struct machine *machine, bool check) {
@@ -176,9 +194,7 @@ static double median(double *values, int n) {
     return values[n / 2];
 }
 
-/* --- overlap
- * ---------------------------------------------------------------------------------
- */
+/* --- overlap --------------------------------------------------------------------------------- */
 
 /* Seconds a pass over all layers takes in each of the three alone. */
 struct speeds {
@@ -190,8 +206,7 @@ static const struct speeds speeds[] = {{"bound by the disk", 2, 1, 1},
                                        {"bound by computing", 1, 1, 2},
                                        {"all alike", 2, 2, 2}};
 
-/* A quarter of the layers' extents fits; what is read is in the cache of pages.
- */
+/* A quarter of the layers' extents fits; what is read is in the cache of pages. */
 static bool time_pass(double *took_s, double *extent_s, const struct bench *b,
                       const struct speeds *at, const struct plec_stream_stats *all) {
     struct plec_simulation simulation = {.copy_bytes_per_s =
@@ -229,8 +244,7 @@ static bool report_overlap(struct bench *b, const struct plec_stream_stats *all)
     return true;
 }
 
-/* --- what it costs the host
- * ------------------------------------------------------------------ */
+/* --- what it costs the host ------------------------------------------------------------------ */
 
 /* Processor time, in nanoseconds: all of it, and what was not the kernel's. */
 struct spent {
@@ -273,20 +287,12 @@ static struct spent scheduling_spent(void) {
     return spent;
 }
 
-static uint32_t most_experts(const struct bench *b) {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < b->n_layers; i++)
-        if (b->layers[i].bank->n_entries > most) most = b->layers[i].bank->n_entries;
-    return most;
-}
-
-/* Processor time of the calling thread and the streamer's own, an extent of one
- * expert; reading, copying and computing are other threads'. Without hits half
- * of the slots there would have to be: each pass finds next to nothing of the
- * one before. */
+/* Processor time of the calling thread and the streamer's own, an extent of one expert; reading,
+ * copying and computing are other threads'. Without hits there are slots for three eighths of a
+ * layer: each pass finds next to nothing of the one before. */
 static bool time_host(struct spent *cost, const struct bench *b,
                       const struct plec_stream_stats *all, bool hits) {
-    uint64_t all_slots = UINT64_C(1) << 40, slots = all->frame_bytes * most_experts(b) * 3 / 8;
+    uint64_t all_slots = UINT64_C(1) << 40, slots = all->frame_bytes * b->most_experts * 3 / 8;
     struct plec_stream_options options = {.device_budget = hits ? all_slots : slots,
                                           .extent_width = 1,
                                           .speculation = PLEC_SPECULATE_OFF,
@@ -329,9 +335,7 @@ static bool report_host(struct bench *b, const struct plec_stream_stats *all, bo
     return true;
 }
 
-/* --- all of it
- * -------------------------------------------------------------------------------
- */
+/* --- all of it ------------------------------------------------------------------------------- */
 
 static bool measure(struct plec_stream_stats *out, const struct bench *b) {
     struct plec_stream_options options = {.device_budget = UINT64_C(1) << 40, .extent_width = 4};
