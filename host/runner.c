@@ -6,6 +6,7 @@
 #include "device/reference/reference.h"
 #include "host/router.h"
 #include "host/runner_parts.h"
+#include "lyrw/cursor.h"
 
 enum { DEFAULT_MAX_TOKENS = 4096 };
 
@@ -77,20 +78,46 @@ static size_t scratch_doubles(const struct plec_runner *runner) {
     return n;
 }
 
-static enum plec_status open_buffers(struct plec_runner *runner, struct plec_error *err) {
+/* Memory that steps are copied from: a device would copy pageable memory twice, and wait for it. */
+static void *alloc_input(struct plec_runner *runner, uint64_t n, uint64_t size,
+                         struct plec_error *err) {
+    uint64_t n_bytes;
+    void *memory = NULL;
+    if (runner->device == NULL) return plec_arena_alloc(&runner->buffers, n, size, err);
+    if (!plec_mul_u64(&n_bytes, n, size))
+        (void)plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "the inputs of a step");
+    else if (plec_pinned_alloc(&memory, runner->device, n_bytes, err) != PLEC_OK)
+        plec_error_context(err, "the inputs of a step");
+    else
+        memset(memory, 0, (size_t)n_bytes);
+    return memory;
+}
+
+static enum plec_status open_inputs(struct plec_runner *runner, struct plec_error *err) {
     size_t hidden = 1;
     for (size_t i = 0; i < runner->n_layers; i++)
         hidden = larger(hidden, runner->layers[i].bound.layer.hidden_size);
     uint64_t tokens = runner->max_tokens, slots = tokens * runner->max_slots;
-    struct plec_arena *arena = &runner->buffers;
-    runner->x = plec_arena_alloc(arena, tokens, hidden * sizeof *runner->x, err);
+    runner->x = alloc_input(runner, tokens, hidden * sizeof *runner->x, err);
     if (runner->x == NULL) return PLEC_NO_MEMORY;
-    runner->ids = plec_arena_alloc(arena, slots, sizeof *runner->ids, err);
+    runner->ids = alloc_input(runner, slots, sizeof *runner->ids, err);
     if (runner->ids == NULL) return PLEC_NO_MEMORY;
+    runner->weights_f32 = alloc_input(runner, slots, sizeof *runner->weights_f32, err);
+    return runner->weights_f32 != NULL ? PLEC_OK : PLEC_NO_MEMORY;
+}
+
+static void close_inputs(struct plec_runner *runner) {
+    if (runner->device == NULL) return;
+    plec_pinned_free(runner->device, runner->x);
+    plec_pinned_free(runner->device, runner->ids);
+    plec_pinned_free(runner->device, runner->weights_f32);
+}
+
+static enum plec_status open_buffers(struct plec_runner *runner, struct plec_error *err) {
+    uint64_t tokens = runner->max_tokens, slots = tokens * runner->max_slots;
+    struct plec_arena *arena = &runner->buffers;
     runner->weights = plec_arena_alloc(arena, slots, sizeof *runner->weights, err);
     if (runner->weights == NULL) return PLEC_NO_MEMORY;
-    runner->weights_f32 = plec_arena_alloc(arena, slots, sizeof *runner->weights_f32, err);
-    if (runner->weights_f32 == NULL) return PLEC_NO_MEMORY;
     runner->unrouted = plec_arena_alloc(arena, tokens, sizeof *runner->unrouted, err);
     if (runner->unrouted == NULL) return PLEC_NO_MEMORY;
     runner->scratch =
@@ -210,6 +237,7 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     enum plec_status status = bind_layers(runner, container, options, err);
     if (status == PLEC_OK) status = open_device(runner, options, err);
     if (status == PLEC_OK) set_limits(runner, options);
+    if (status == PLEC_OK) status = open_inputs(runner, err);
     if (status == PLEC_OK) status = open_buffers(runner, err);
     if (status == PLEC_OK) status = open_step(runner, err);
     if (status == PLEC_OK) status = open_streamer(runner, container, options, err);
@@ -229,6 +257,7 @@ void plec_runner_close(struct plec_runner *runner) {
     plec_step_close(&runner->step);
     for (size_t i = 0; i < runner->n_layers; i++)
         plec_upload_close(&runner->layers[i].upload);
+    close_inputs(runner);
     plec_device_close(runner->device);
     plec_arena_close(&runner->buffers);
     for (size_t i = 0; i < runner->n_layers; i++)

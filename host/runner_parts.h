@@ -36,11 +36,13 @@ struct plec_runner {
     size_t n_layers;
     uint32_t max_tokens, max_slots;
 
+    /* What a step copies to the device: its pinned memory, where there is a device. */
+    float *x;           /* [max_tokens, widest hidden] */
+    int32_t *ids;       /* [max_tokens, max_slots] */
+    float *weights_f32; /* [max_tokens, max_slots] */
+
     struct plec_arena buffers; /* holds all of these */
-    float *x;                  /* [max_tokens, widest hidden] */
-    int32_t *ids;              /* [max_tokens, max_slots] */
     double *weights;           /* [max_tokens, max_slots] */
-    float *weights_f32;        /* [max_tokens, max_slots] */
     bool *unrouted;            /* [max_tokens] */
     double *scratch;           /* of the router or the reference executor, never both at once */
     struct plec_step step;     /* closed on the reference */

@@ -209,6 +209,7 @@ TEST_F(StreamingFaults, EveryFailedCopyIsNamedAndTheRunnerGoesOn) {
 
 TEST_F(StreamingFaults, EveryRefusedAllocationIsANamedRefusalToOpenAndTheNextOpenIsRight) {
     Leaks leaks;
+    int n_inputs = 0;
     for (int at = 0, fired = 1; fired > 0; at++) {
         Fault fault(at);
         plec_simulation simulation = {};
@@ -224,6 +225,7 @@ TEST_F(StreamingFaults, EveryRefusedAllocationIsANamedRefusalToOpenAndTheNextOpe
             EXPECT_TRUE(fired == 0 || name == "NoMemory" || name == "DeviceMemory" ||
                         name == "PinnedMemory")
                 << name;
+            n_inputs += strstr(runner.err.message, "the inputs of a step") != nullptr;
         }
         expect_all_right(options());
         ASSERT_LT(at, 100);
@@ -231,6 +233,7 @@ TEST_F(StreamingFaults, EveryRefusedAllocationIsANamedRefusalToOpenAndTheNextOpe
             EXPECT_GT(at, 5);
         }
     }
+    EXPECT_EQ(n_inputs, 3) << "hidden states, ids and weights are copied from pinned memory";
     leaks.expect_none();
 }
 
