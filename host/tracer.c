@@ -168,6 +168,7 @@ static void record(struct plec_tracer *tracer, struct plec_tracer_event *event) 
 }
 
 void plec_tracer_add(struct plec_tracer *tracer, const struct plec_tracer_event *event) {
+    if (tracer == NULL) return;
     struct plec_tracer_event copy = *event;
     if (tracer->view.nvtx != NULL) plec_nvtx_show(&tracer->view, event);
     if (tracer->capacity == 0) return;
@@ -182,7 +183,7 @@ void plec_tracer_push(struct plec_tracer *tracer, enum plec_tracer_what what, ui
                                       .layer = layer,
                                       .key = PLEC_NO_KEY,
                                       .value = value};
-    if (what == PLEC_TRACE_LAYER)
+    if (tracer != NULL && what == PLEC_TRACE_LAYER)
         atomic_store_explicit(&tracer->layer, layer, memory_order_relaxed);
     plec_tracer_add(tracer, &event);
 }

@@ -69,7 +69,8 @@ struct plec_tracer_event {
 
 struct plec_tracer_options {
     bool record;                /* in rings; false: for profilers alone */
-    uint32_t events_per_thread; /* rounded up to a power of two; 0: 65536, 88 bytes each */
+    uint32_t events_per_thread; /* rounded up to a power of two, 2^24 at most; 0: 65536, 88 bytes
+                                   each */
     uint32_t max_threads;       /* that may record; 0: 32. What others tell is lost, and counted */
     enum plec_nvtx_level nvtx;
     const struct plec_stream_clock *clock; /* of a streamer in virtual time, which is then the time
@@ -94,7 +95,7 @@ void plec_tracer_clear(struct plec_tracer *tracer);
 /* Records; at_ns 0: now. Any thread; takes no lock, allocates nothing. */
 void plec_tracer_add(struct plec_tracer *tracer, const struct plec_tracer_event *event);
 
-/* A range of the calling thread; both do nothing for a NULL tracer. */
+/* A range of the calling thread. Where nobody listens, begin and end cost a test and no call. */
 void plec_tracer_push(struct plec_tracer *tracer, enum plec_tracer_what what, uint32_t layer,
                       uint32_t value);
 void plec_tracer_pop(struct plec_tracer *tracer, enum plec_tracer_what what, uint32_t layer,

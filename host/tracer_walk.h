@@ -47,7 +47,7 @@ struct plec_walk {
     uint64_t end_ns;                                /* what is open then is cut */
     struct plec_walk_stack *stacks;                 /* [n_threads] */
     struct plec_walk_open open[2][PLEC_WALK_LANES]; /* reads, copies */
-    uint64_t lane_free[PLEC_WALK_LANES], stream_free[PLEC_WALK_STREAMS];
+    uint64_t stream_free[PLEC_WALK_STREAMS];
     bool lane_used[PLEC_WALK_LANES], lane_busy[PLEC_WALK_LANES];
     uint32_t n_keys;
     struct plec_walk_extent *extents; /* [n_keys] */

@@ -177,7 +177,11 @@ TEST(Tracer, ReadingBesideWritersGivesWholeEvents) {
     EXPECT_EQ(gaps, 0u);
 }
 
-TEST(Tracer, RangesOfANullTracerAreNothing) {
+TEST(Tracer, ANullTracerRecordsNothing) {
+    plec_tracer_event event = {};
+    plec_tracer_add(nullptr, &event);
+    plec_tracer_push(nullptr, PLEC_TRACE_LAYER, 1, 1);
+    plec_tracer_pop(nullptr, PLEC_TRACE_LAYER, 1, PLEC_OK);
     plec_tracer_begin(nullptr, PLEC_TRACE_LAYER, 1, 1);
     plec_tracer_end(nullptr, PLEC_TRACE_LAYER, 1, PLEC_OK);
     EXPECT_FALSE(plec_tracer_records(nullptr));

@@ -467,11 +467,12 @@ int plec_command_bench(int argc, char **argv) {
     }
     int leave = read_options(&bench->o, argc, argv);
     if (leave == PLEC_CLI_GO_ON) {
-        if (execute(bench, &err) == PLEC_OK)
+        if (execute(bench, &err) == PLEC_OK) {
             leave = report(bench);
-        else
+        } else {
             leave = plec_cli_error(&err);
-        if (leave == PLEC_EXIT_INPUT && strcmp(err.name, "ZeroNorm") == 0) leave = PLEC_EXIT_FOUND;
+            if (strcmp(err.name, "ZeroNorm") == 0) leave = PLEC_EXIT_FOUND;
+        }
         if (close_bench(bench, &err) != PLEC_OK) {
             int failed = plec_cli_error(&err);
             if (leave == PLEC_EXIT_OK) leave = failed;
