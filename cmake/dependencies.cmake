@@ -3,12 +3,19 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson>=2.13)
+if(PLEC_STATIC)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # Optional: without liburing files are read by threads of pread, without hwloc memory is not bound to
 # a NUMA node.
 pkg_check_modules(liburing IMPORTED_TARGET liburing>=2.2)
-pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2.0)
+if(PLEC_STATIC)
+  set(hwloc_FOUND OFF) # its archive asks for more libraries than it is worth
+else()
+  pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2.0)
+endif()
 set(optional_found "")
 foreach(name liburing hwloc)
   if(${name}_FOUND)
@@ -18,10 +25,30 @@ foreach(name liburing hwloc)
   endif()
 endforeach()
 
-# The CUDA toolkit is optional: without it all builds and all tests pass. The default is one
-# architecture, so that a build stays short; the preset `cuda` builds all.
+# PLEC_STATIC: archives instead of shared libraries, and what is left shared is also looked for beside
+# the program (tools/gpu_check.sh --pack puts it there).
+if(PLEC_STATIC)
+  foreach(name jansson liburing)
+    string(REGEX REPLACE "^lib" "" base ${name})
+    find_library(PLEC_${name}_ARCHIVE lib${base}.a HINTS ${${name}_LIBRARY_DIRS})
+    if(${name}_FOUND AND PLEC_${name}_ARCHIVE)
+      set_target_properties(PkgConfig::${name} PROPERTIES
+        INTERFACE_LINK_LIBRARIES ${PLEC_${name}_ARCHIVE})
+    endif()
+  endforeach()
+  add_link_options(-static-libstdc++ -static-libgcc)
+  set(CMAKE_BUILD_RPATH "$ORIGIN")
+  set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+endif()
+
+# The CUDA toolkit is optional: without it all builds and all tests pass. The default is the
+# architectures of this machine's GPUs, or one, so that a build stays short; the preset `cuda` builds
+# all.
 set(PLEC_HAVE_CUDA OFF)
-set(PLEC_CUDA_ARCHITECTURES "90a-real" CACHE STRING "architectures of the CUDA kernels")
+include(cmake/gpu_architectures.cmake)
+plec_gpu_architectures(found_architectures found_how)
+set(PLEC_CUDA_ARCHITECTURES "${found_architectures}" CACHE STRING
+  "architectures of the CUDA kernels")
 if(PLEC_CUDA STREQUAL "EMULATED")
   # Nothing of a toolkit: tests/emu brings its own headers.
 elseif(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
@@ -32,6 +59,11 @@ elseif(PLEC_CUDA AND NOT PLEC_FUZZ AND NOT PLEC_SANITIZE)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(PLEC_HAVE_CUDA ON)
+    if(NOT PLEC_CUDA_ARCHITECTURES STREQUAL found_architectures)
+      set(found_how "as asked for")
+    endif()
+    string(REPLACE ";" " " architectures "${PLEC_CUDA_ARCHITECTURES}")
+    message(STATUS "Plectrum: CUDA kernels for ${architectures} (${found_how})")
   endif()
 endif()
 # NVTX 3 is headers alone, of the toolkit or of a package of their own.

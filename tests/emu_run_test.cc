@@ -1,5 +1,6 @@
 // `plectrum_emu run --device cuda --check` on every container, segment file, GGUF and TEZW under
 // tests/data: what the CPU device runs, the emulated CUDA device runs, and within its tolerance.
+// Built with PLEC_ON_GPU it is the same of `plectrum` and a GPU.
 #include "host/container.h"
 #include "tests/support/data.h"
 #include "tests/support/json.h"
@@ -14,6 +15,18 @@ using namespace plec_test;
 namespace {
 
 namespace fs = std::filesystem;
+
+#ifdef PLEC_ON_GPU
+const bool emulated = false;
+std::string tool() {
+    return tool_path();
+}
+#else
+const bool emulated = true;
+std::string tool() {
+    return PLEC_TOOL_EMULATED;
+}
+#endif
 
 /* Everything under tests/data that is meant to open. */
 std::vector<std::string> sources() {
@@ -79,7 +92,7 @@ void expect_checked_on_cuda(const ToolResult &result) {
     Json json(result.out);
     EXPECT_TRUE(json_is_true(json_object_get(json.get(), "within")));
     std::string device = json_string_value(json_object_get(json.get(), "device"));
-    EXPECT_NE(device.find("CUDA emulated on the CPU"), std::string::npos) << device;
+    EXPECT_EQ(device.find("emulated") != std::string::npos, emulated) << device;
     EXPECT_LE(json_real_value(json_object_get(json.get(), "tolerance")), 4e-5);
 }
 
@@ -91,14 +104,14 @@ bool run_layer(const std::string &path, const Layer &layer) {
                                      "--layer",  std::to_string(layer.number),
                                      "--random", std::to_string(n_tokens),
                                      "--json"};
-    ToolResult cpu = run_program(PLEC_TOOL_EMULATED, args);
+    ToolResult cpu = run_program(tool(), args);
     if (cpu.err.find("RoutingRequired") != std::string::npos) {
         for (const std::string &word : routing(dir, layer.n_experts))
             args.push_back(word);
-        cpu = run_program(PLEC_TOOL_EMULATED, args);
+        cpu = run_program(tool(), args);
     }
     args.insert(args.end(), {"--device", "cuda", "--check"});
-    ToolResult cuda = run_program(PLEC_TOOL_EMULATED, args);
+    ToolResult cuda = run_program(tool(), args);
     if (cpu.exit_status == 0)
         expect_checked_on_cuda(cuda);
     else
@@ -131,13 +144,14 @@ TEST(EmulatedRun, ChecksEveryTezw) {
     EXPECT_GE(run_every_layer("tezw"), 1);
 }
 
+#ifndef PLEC_ON_GPU
 TEST(EmulatedTool, SaysSoInEveryOutput) {
-    Json version(run_program(PLEC_TOOL_EMULATED, {"version", "--json"}).out);
+    Json version(run_program(tool(), {"version", "--json"}).out);
     EXPECT_STREQ(json_string_value(json_object_get(version.get(), "cuda_backend")),
                  "CUDA emulated on the CPU");
     for (const std::vector<std::string> &args :
          {std::vector<std::string>{"version"}, {"kernels"}, {"kernels", "--json"}}) {
-        ToolResult result = run_program(PLEC_TOOL_EMULATED, args);
+        ToolResult result = run_program(tool(), args);
         EXPECT_EQ(result.exit_status, 0) << result.err;
         EXPECT_NE(result.out.find("CUDA emulated on the CPU"), std::string::npos) << result.out;
     }
@@ -149,9 +163,10 @@ TEST(EmulatedTool, IsPlectrumItselfWhenTheBuildSaysSo) {
     bool emulated = result.out.find("CUDA emulated on the CPU") != std::string::npos;
     EXPECT_EQ(emulated, PLEC_TOOL_IS_EMULATED != 0) << result.out;
 }
+#endif
 
 TEST(EmulatedTool, HasACudaKernelForEveryFormat) {
-    Json kernels(run_program(PLEC_TOOL_EMULATED, {"kernels", "--json"}).out);
+    Json kernels(run_program(tool(), {"kernels", "--json"}).out);
     json_t *rows = json_object_get(kernels.get(), "rows"), *row;
     size_t i, n_cuda = 0, n_fast = 0;
     json_array_foreach(rows, i, row) {

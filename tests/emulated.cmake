@@ -71,12 +71,8 @@ target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::g
 add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
 
-# Where there is a toolkit: the contract as a program for a GPU, and the constants of the stub headers
-# against the toolkit's own.
+# Where there is a toolkit: the constants of the stub headers against the toolkit's own.
 if(PLEC_HAVE_CUDA)
-  add_executable(cuda_contract ${contract_cases} emu/contract/main.cu)
-  target_include_directories(cuda_contract PRIVATE ${CMAKE_SOURCE_DIR})
-  set_target_properties(cuda_contract PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
   set(assertions "#include <cuda.h>\n#include <cuda_runtime.h>\n")
   foreach(header cuda.h cuda_runtime_api.h)
     file(STRINGS emu/stub/${header} lines REGEX "^    (cuda|CU_?)[A-Za-z0-9_]+ = [0-9]+,?$")

@@ -2,10 +2,13 @@
  * how a kernel is launched and how shared memory is declared. Kernels use these and never `<<<>>>`
  * or a raw __shared__, so that one text compiles both ways.
  *
- *   cudaError_t status = PLEC_LAUNCH(kernel, dim3(grid), dim3(block), shared_bytes, stream,
- * args...); cudaError_t status = PLEC_LAUNCH((kernel<32, true>), ...);       // a template in
- * parentheses PLEC_SHARED_DYNAMIC(raw);                 // unsigned char *raw, aligned to 1024
- * bytes PLEC_SHARED_STATIC(float[32], partial);   // float (&partial)[32]
+ * PLEC_LAUNCH(kernel, grid, block, shared_bytes, stream, args...) gives a cudaError_t. A kernel
+ * that is an instance of a template stands in parentheses: PLEC_LAUNCH((kernel<32, true>), ...).
+ *
+ * PLEC_SHARED_DYNAMIC(raw) declares `unsigned char *raw`, the dynamic shared memory of the block,
+ * aligned to 1024 bytes.
+ *
+ * PLEC_SHARED_STATIC(float[32], partial) declares `float (&partial)[32]`.
  */
 #ifndef PLEC_DEVICE_CUDA_LAUNCH_CUH
 #define PLEC_DEVICE_CUDA_LAUNCH_CUH

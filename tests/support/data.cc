@@ -17,8 +17,16 @@
 
 namespace plec_test {
 
+namespace {
+/* A test program that was carried to another machine is told where its surroundings are. */
+std::string told_or(const char *variable, const char *otherwise) {
+    const char *told = getenv(variable);
+    return told != nullptr && *told != '\0' ? told : otherwise;
+}
+} // namespace
+
 std::string data_path(const std::string &name) {
-    return std::string(PLEC_TEST_DATA) + "/" + name;
+    return told_or("PLEC_TEST_DATA", PLEC_TEST_DATA) + "/" + name;
 }
 
 std::string read_text(const std::string &path) {
@@ -68,7 +76,7 @@ std::string TempDir::path(const std::string &name) const {
 }
 
 std::string tool_path() {
-    return PLEC_TOOL;
+    return told_or("PLEC_TOOL", PLEC_TOOL);
 }
 
 ToolResult run_tool(const std::vector<std::string> &args) {

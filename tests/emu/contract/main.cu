@@ -1,5 +1,5 @@
 /* main.cu: the contract as a program for a machine with a GPU. One line a case; exit status 1 when
- * one failed, 2 when there is no GPU. Usage: contract [PART OF A NAME] */
+ * one failed, 77 when there is no GPU. Usage: contract [PART OF A NAME] */
 #include "tests/emu/contract/contract.h"
 
 #include <stdio.h>
@@ -17,8 +17,8 @@ static int device_capability(void) {
 int main(int argc, char **argv) {
     int capability = device_capability(), n_failed = 0;
     if (!capability) {
-        fprintf(stderr, "contract: no CUDA device\n");
-        return 2;
+        printf("skipped: no GPU\n");
+        return 77;
     }
     for (const plec_contract_case *c = plec_contract_cases(); c; c = c->next) {
         if (argc > 1 && !strstr(c->name, argv[1])) continue;

@@ -1,0 +1,168 @@
+// tools/gpu_check.sh: with the emulated programs, and with stand-ins for them that fail, hang, find
+// no GPU or are not there.
+#include "tests/support/data.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+namespace {
+
+using plec_test::read_text;
+
+/* Runs the script; its folder of outputs is new. */
+class Script {
+  public:
+    int run(const std::string &arguments) {
+        std::string line = "/bin/sh '" PLEC_SOURCE_DIR "/tools/gpu_check.sh' --out '" +
+                           dir_.path("out") + "' " + arguments + " </dev/null >'" +
+                           dir_.path("said") + "' 2>&1";
+        int status = system(line.c_str());
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    std::string said() { return read_text(dir_.path("said")); }
+    bool says(const std::string &words) { return said().find(words) != std::string::npos; }
+    std::string log(const std::string &step) {
+        return read_text(dir_.path("out/" + step + ".log"));
+    }
+    std::string table() { return read_text(dir_.path("out/table.txt")); }
+
+  protected:
+    plec_test::TempDir dir_;
+};
+
+/* The same with a folder of stand-ins that all succeed, until one is replaced. */
+class StandIns : public Script {
+  public:
+    StandIns() {
+        std::filesystem::create_directory(dir_.path("programs"));
+        for (const char *name :
+             {"gpu_contract", "cuda_run_gpu_test", "cuda_device_gpu_test", "cuda_experts_gpu_test",
+              "cuda_graph_gpu_test", "cuda_plan_gpu_test", "cuda_route_gpu_test",
+              "cuda_mm_sync_gpu_test", "cuda_mm_sync_slow_gpu_test", "plectrum"})
+            add(name, "exit 0");
+        add("compute-sanitizer", "exit 0");
+        add("gpu_ceilings", "echo device Some GPU, sm_90\n[ \"$1\" = --probe ] && exit 0\n"
+                            "echo gbs 3000.5\necho tflops 700.25");
+        add("bench_matrix", "echo \"asked $*\"\n"
+                            "echo model format kernel tokens experts us GB/s TFLOP/s floor\n"
+                            "echo mixtral-8x7b bf16 mm_sync 8 7.3 812.5 2300.0 1.25 0.767\n"
+                            "echo left out: kimi-k3 bf16: no time");
+    }
+    void add(const std::string &name, const std::string &body) {
+        std::string path = dir_.path("programs/" + name), text = "#!/bin/sh\n" + body + "\n";
+        plec_test::write_file(path, text.data(), text.size());
+        chmod(path.c_str(), 0755);
+    }
+    void remove(const std::string &name) { std::filesystem::remove(dir_.path("programs/" + name)); }
+    int run(const std::string &arguments = "") {
+        return Script::run("--binaries '" + dir_.path("programs") + "' " + arguments);
+    }
+};
+
+TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
+    Script script;
+    ASSERT_EQ(script.run("--emulated --binaries '" PLEC_BINARY_DIR "'"), 0) << script.said();
+    for (const char *step : {"contract", "ceilings", "cuda_device", "cuda_experts", "cuda_graph",
+                             "cuda_plan", "cuda_route", "cuda_mm_sync", "run_fixtures", "matrix"})
+        EXPECT_TRUE(script.says(std::string("ok       ") + step + ",")) << script.said();
+    EXPECT_NE(script.log("contract").find("contract on sm_90: holds"), std::string::npos);
+    for (const char *step : {"cuda_device", "cuda_experts", "cuda_graph", "cuda_plan", "cuda_route",
+                             "cuda_mm_sync", "run_fixtures"})
+        EXPECT_TRUE(std::regex_search(script.log(step), std::regex("PASSED  \\] [1-9]"))) << step;
+    EXPECT_TRUE(script.says("emulated")) << script.said();
+    EXPECT_TRUE(script.says("no cuBLAS"));
+}
+
+/* us, GB/s and share of the floor of each row, and nothing behind them. */
+TEST(GpuCheck, EndsInATableOfWhatWasMeasured) {
+    StandIns script;
+    ASSERT_EQ(script.run(), 0) << script.said();
+    std::string table = script.table(), said = script.said();
+    EXPECT_NE(table.find("all steps held"), std::string::npos) << table;
+    EXPECT_NE(table.find("memory 3000.5 GB/s, bf16 700.25 TFLOP/s"), std::string::npos) << table;
+    std::regex row("mixtral-8x7b +bf16 +mm_sync +8 +812.5 +2300.0 +0.767\n");
+    EXPECT_TRUE(std::regex_search(table, row)) << table;
+    ASSERT_GE(said.size(), table.size());
+    EXPECT_EQ(said.substr(said.size() - table.size()), table);
+    EXPECT_TRUE(script.says("left out: kimi-k3 bf16: no time"));
+}
+
+TEST(GpuCheck, GivesTheMatrixTheCeilingsAndTheTimeLeft) {
+    StandIns script;
+    ASSERT_EQ(script.run("--seconds 300"), 0) << script.said();
+    std::smatch found;
+    std::string log = script.log("matrix");
+    ASSERT_TRUE(std::regex_search(
+        log, found, std::regex("--device cuda --gbs 3000.5 --tflops 700.25 --limit ([0-9]+)")))
+        << log;
+    int limit = std::stoi(found[1]);
+    EXPECT_LE(limit, 290);
+    EXPECT_GT(limit, 200);
+}
+
+TEST(GpuCheck, FailsWithAnyStepAndRunsTheRest) {
+    for (const char *name : {"gpu_contract", "cuda_plan_gpu_test", "cuda_run_gpu_test",
+                             "cuda_mm_sync_slow_gpu_test", "compute-sanitizer"}) {
+        StandIns script;
+        script.add(name, "echo it is broken\nexit 1");
+        EXPECT_EQ(script.run(), 1) << name << ": " << script.said();
+        EXPECT_TRUE(script.says("FAILED ")) << name;
+        EXPECT_TRUE(script.says("it is broken")) << name;
+        EXPECT_NE(script.table().find("FAILED, see above"), std::string::npos) << name;
+        EXPECT_NE(script.table().find("mixtral-8x7b"), std::string::npos) << name;
+    }
+}
+
+TEST(GpuCheck, FailsWhenTheMatrixFindsAWrongOutput) {
+    StandIns script;
+    script.add("bench_matrix", "echo mixtral-8x7b bf16 mm_sync 8 7.3 812.5 2300.0 1.25 0.767 WRONG "
+                               "OUTPUT\nexit 1");
+    EXPECT_EQ(script.run(), 1);
+    EXPECT_NE(script.table().find("0.767  WRONG OUTPUT"), std::string::npos) << script.table();
+}
+
+TEST(GpuCheck, FailsWhenNothingWasMeasured) {
+    StandIns script;
+    script.add("bench_matrix", "exit 0");
+    EXPECT_EQ(script.run(), 1);
+    EXPECT_TRUE(script.says("nothing was measured")) << script.said();
+}
+
+TEST(GpuCheck, FailsWhenAProgramIsMissing) {
+    StandIns script;
+    script.remove("cuda_route_gpu_test");
+    EXPECT_EQ(script.run(), 1);
+    EXPECT_TRUE(script.says("FAILED   cuda_route:")) << script.said();
+}
+
+TEST(GpuCheck, EndsAStepThatTakesLongerThanItsBudget) {
+    StandIns script;
+    script.add("cuda_device_gpu_test", "exec sleep 100");
+    EXPECT_EQ(script.run("--seconds 27"), 1);
+    EXPECT_TRUE(script.says("FAILED   cuda_device: not done in its 3 s")) << script.said();
+    EXPECT_TRUE(script.says("ok       cuda_experts,")) << script.said();
+    EXPECT_NE(script.table().find("mixtral-8x7b"), std::string::npos) << script.said();
+}
+
+TEST(GpuCheck, SaysThatThereIsNoGpuAndExits77) {
+    StandIns script;
+    script.add("gpu_ceilings", "echo skipped: no GPU: no driver\nexit 77");
+    EXPECT_EQ(script.run(), 77);
+    EXPECT_EQ(script.said(), "gpu_check: skipped: no GPU: no driver\n");
+}
+
+TEST(GpuCheck, RefusesWhatItDoesNotKnow) {
+    Script script;
+    EXPECT_EQ(script.run("--fast"), 2);
+    EXPECT_EQ(script.run("--seconds soon"), 2);
+    EXPECT_EQ(script.run("--binaries"), 2);
+    EXPECT_TRUE(script.says("Usage: gpu_check.sh")) << script.said();
+}
+
+} // namespace

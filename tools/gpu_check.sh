@@ -1,0 +1,307 @@
+#!/bin/sh
+# Checks and measures Plectrum on a machine with an NVIDIA GPU, without a network, in nine minutes:
+#   what the emulation says of a GPU (contract), the CUDA backend's tests, every fixture by
+#   `plectrum run --device cuda --check`, a few of them under compute-sanitizer, the speed of the
+#   device's memory and of a large product, and what routed layers cost beside that.
+#
+# Usage: gpu_check.sh [--out DIR] [--binaries DIR] [--seconds N] [--emulated]
+#        gpu_check.sh --pack DIR [--architectures LIST]
+#   --out DIR       where each step's output goes (default ./gpu_check.out)
+#   --binaries DIR  the programs: a packed folder, or a build folder. Without it those beside this
+#                   script, those of build/cuda, or a build made first, whose time is not counted
+#   --seconds N     time for all of it (540); the budgets of steps shrink with it
+#   --emulated      the emulated programs of build/default and small shapes: tries the script
+#   --pack DIR      builds and makes DIR, which runs on a machine that has a driver and no more;
+#                   --architectures 90a-real, say, instead of all
+# A step that fails or takes longer than its budget does not stop the rest.
+# Exit status: 0 all held; 1 a step failed or could not run; 2 usage; 77 there is no GPU.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=gpu_check.out
+binaries='' pack='' architectures='' emulated=''
+total=540
+
+usage() {
+    sed -n '/^# Usage/,/^# Exit/s/^# \{0,1\}//p' "$here/gpu_check.sh" >&2
+    exit 2
+}
+while [ $# -gt 0 ]; do
+    case $1 in
+    --emulated) emulated=yes ;;
+    --out | --binaries | --seconds | --pack | --architectures)
+        [ $# -gt 1 ] || usage
+        case $1 in
+        --out) out=$2 ;;
+        --binaries) binaries=$2 ;;
+        --seconds) total=$2 ;;
+        --pack) pack=$2 ;;
+        --architectures) architectures=$2 ;;
+        esac
+        shift
+        ;;
+    *) usage ;;
+    esac
+    shift
+done
+case $total in '' | *[!0-9]*) usage ;; esac
+
+tests="device experts graph plan route mm_sync mm_sync_slow"
+
+# --- building and packing ---------------------------------------------------------------------------
+
+# build FOLDER PRESET OPTIONS...: what the script needs for a GPU.
+build() {
+    folder=$1
+    preset=$2
+    shift 2
+    if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null 2>&1; then
+        set -- "$@" -G Ninja
+    fi
+    cmake --preset "$preset" -B "$folder" "$@" &&
+        cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" --target gpu_check
+}
+
+# Shared libraries of a program that not every distribution has under this name.
+foreign_libraries() {
+    ldd "$1" | awk '$2 == "=>" && $1 !~ /^(libc|libm|libdl|librt|libpthread)\.so/ { print $3 }'
+}
+
+make_pack() {
+    cd "$here/.." || exit 1
+    set -- -DPLEC_STATIC=ON
+    [ -z "$architectures" ] || set -- "$@" "-DPLEC_CUDA_ARCHITECTURES=$architectures"
+    build build/pack cuda "$@" || exit 1
+    mkdir -p "$pack" || exit 1
+    for name in plectrum gpu_contract gpu_ceilings cuda_run_gpu_test bench_matrix \
+        $(for test in $tests; do echo "cuda_${test}_gpu_test"; done); do
+        path=$(find build/pack/tests build/pack/tools -maxdepth 1 -type f -name "$name")
+        cp "$path" "$pack/$name" && strip -g "$pack/$name" || exit 1
+        for library in $(foreign_libraries "$pack/$name"); do
+            [ "${library%/*}" = "$(cd "$pack" && pwd)" ] || cp -L "$library" "$pack/" || exit 1
+        done
+    done
+    rm -rf "$pack/data"
+    cp -R tests/data "$pack/data" && cp tools/gpu_check.sh "$pack/" || exit 1
+    echo "packed: $pack, $(du -sh "$pack" | cut -f 1); of a machine it needs"
+    for path in "$pack"/*; do
+        # shellcheck disable=SC2046
+        case $path in *.sh | */data) ;; *) ldd "$path" 2>/dev/null ;; esac
+    done | awk '{ print "  " $1 }' | grep -v linux-vdso | sort | uniq -c
+    exit 0
+}
+[ -z "$pack" ] || make_pack
+
+# --- which programs -----------------------------------------------------------------------------------
+
+suffix=gpu_test
+contract=gpu_contract ceilings=gpu_ceilings run_test=cuda_run_gpu_test
+matrix=bench_matrix tool=plectrum
+if [ -n "$emulated" ]; then
+    suffix='test'
+    contract=gpu_contract_emu ceilings=gpu_ceilings_emu run_test=emu_run_test
+    matrix=bench_matrix_emu tool=plectrum_emu
+    [ -n "$binaries" ] || binaries=$here/../build/default
+elif [ -z "$binaries" ]; then
+    binaries=$here
+    [ -x "$here/$contract" ] || binaries=$here/../build/cuda
+    if [ ! -x "$binaries/$contract" ] && [ ! -x "$binaries/tests/$contract" ]; then
+        binaries=$here/../build/gpu_check
+        (cd "$here/.." && build build/gpu_check default) || exit 1
+    fi
+fi
+[ -d "$binaries" ] || { echo "gpu_check: no folder $binaries" >&2; exit 2; }
+binaries=$(cd "$binaries" && pwd)
+
+# The path of a program, in a packed folder or a build folder.
+program() {
+    for path in "$binaries/$1" "$binaries/tests/$1" "$binaries/tools/$1"; do
+        [ -f "$path" ] && break
+    done
+    echo "$path"
+}
+
+PLEC_TOOL=$(program $tool)
+export PLEC_TOOL
+if [ -d "$binaries/data" ]; then
+    PLEC_TEST_DATA=$binaries/data
+    export PLEC_TEST_DATA
+fi
+
+# --- steps --------------------------------------------------------------------------------------------
+
+mkdir -p "$out" || exit 2
+rm -f "$out"/*.log
+started=$(date +%s)
+status=0
+reserve=$((total * 150 / 540)) # for the matrix
+
+left() { echo $((total - ($(date +%s) - started))); }
+
+# said NAME STATUS LIMIT: the verdict on a step that ran.
+said() {
+    case $2 in
+    0) echo "ok       $1, $(($(date +%s) - step_started)) s" ;;
+    77) echo "skipped  $1: $(tail -n 1 "$out/$1.log")" ;;
+    124 | 137) echo "FAILED   $1: not done in its $3 s" ;;
+    *) echo "FAILED   $1: exit status $2, the end of $out/$1.log:" ;;
+    esac
+    case $2 in
+    0 | 77) ;;
+    *)
+        status=1
+        tail -n 15 "$out/$1.log" | sed 's/^/    /'
+        ;;
+    esac
+}
+
+# step NAME SECONDS COMMAND...: runs it within its budget and what time is left.
+step() {
+    name=$1
+    limit=$(($2 * total / 540))
+    shift 2
+    most=$(($(left) - reserve))
+    [ "$limit" -ge 1 ] || limit=1
+    [ "$limit" -le "$most" ] || limit=$most
+    if [ "$limit" -lt 1 ]; then
+        echo "FAILED   $name: left out, no time"
+        status=1
+        return
+    fi
+    step_started=$(date +%s)
+    timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1
+    said "$name" $? "$limit"
+}
+
+# measure NAME SECONDS COMMAND...: the same of time not reserved, its lines shown as they come.
+measure() {
+    name=$1
+    limit=$2
+    shift 2
+    step_started=$(date +%s)
+    {
+        timeout -k 5 "$limit" "$@"
+        echo $? >"$out/$name.status"
+    } 2>&1 | tee "$out/$name.log"
+    said "$name" "$(cat "$out/$name.status")" "$limit"
+    rm -f "$out/$name.status"
+}
+
+# The first cuBLAS in the places where there may be one that the loader does not know.
+find_cublas() {
+    for path in "$binaries"/libcublas.so.1[0-9] /usr/local/cuda*/lib64/libcublas.so.1[0-9] \
+        /usr/lib/python3*/site-packages/nvidia/*/lib/libcublas.so.1[0-9] \
+        /usr/local/lib/python3*/*-packages/nvidia/*/lib/libcublas.so.1[0-9]; do
+        [ -f "$path" ] && echo "$path" && return
+    done
+}
+
+device=$("$(program $ceilings)" --probe 2>&1)
+case $? in
+0) echo "$device" ;;
+77)
+    echo "gpu_check: $device"
+    exit 77
+    ;;
+*)
+    echo "FAILED   gpu_ceilings --probe: $device"
+    status=1
+    ;;
+esac
+
+# (a) the contract, and the ceilings, which the matrix needs
+step contract 30 "$(program $contract)"
+if [ -n "$emulated" ]; then
+    measure ceilings 30 "$(program $ceilings)" --mib 16 --cublas none
+else
+    cublas=$(find_cublas)
+    measure ceilings $((30 * total / 540 + 1)) "$(program $ceilings)" ${cublas:+--cublas "$cublas"}
+fi
+
+# (b) the backend's tests and the fixtures
+for test in $tests; do
+    filter='*'
+    if [ -n "$emulated" ]; then
+        filter='-' # none
+        case $test in
+        device) filter='Cuda.*' ;;
+        experts) filter='*/f32:*/q4_0' ;;
+        graph) filter='*/0' ;;
+        plan) filter='Plan.IsEmpty*' ;;
+        route) filter='*Lowest*:*Ties*' ;;
+        mm_sync) filter='*WithoutAGate*' ;;
+        mm_sync_slow) continue ;;
+        esac
+    fi
+    step "cuda_$test" 60 "$(program "cuda_${test}_$suffix")" --gtest_filter="$filter"
+done
+filter='*'
+[ -z "$emulated" ] || filter='*Tezw:*KernelForEveryFormat'
+step run_fixtures 60 "$(program $run_test)" --gtest_filter="$filter"
+
+sanitizer=
+for path in "$binaries/compute-sanitizer" "$(command -v compute-sanitizer)" \
+    /usr/local/cuda/bin/compute-sanitizer; do
+    [ -x "$path" ] && sanitizer=$path && break
+done
+if [ -n "$emulated" ]; then
+    echo "left out sanitizer: not for emulated programs, which have a checker of their own"
+elif [ -z "$sanitizer" ]; then
+    echo "skipped  sanitizer: no compute-sanitizer here"
+else
+    memcheck="$sanitizer --tool memcheck --report-api-errors no --error-exitcode 9"
+    # shellcheck disable=SC2086 # words of a command
+    {
+        step memcheck_contract 30 $memcheck "$(program $contract)"
+        step memcheck_experts 45 $memcheck "$(program cuda_experts_$suffix)" \
+            --gtest_filter='*HighestRung/*'
+        step racecheck_plan 30 "$sanitizer" --tool racecheck --error-exitcode 9 \
+            "$(program cuda_plan_$suffix)" --gtest_filter='Plan.*Shards:Plan.*Duplicates'
+    }
+fi
+
+# (c) (d) what layers cost, beside the ceilings
+gbs=$(sed -n 's/^gbs //p' "$out/ceilings.log")
+tflops=$(sed -n 's/^tflops //p' "$out/ceilings.log")
+
+# matrix NAME ARGUMENTS...: rows until the time is up.
+run_matrix() {
+    name=$1
+    shift
+    time=$(($(left) - 10))
+    [ "$time" -ge 5 ] || { echo "left out $name: no time"; return; }
+    measure "$name" "$((time + 8))" "$(program $matrix)" --device cuda ${gbs:+--gbs "$gbs"} \
+        ${tflops:+--tflops "$tflops"} --limit "$time" "$@"
+}
+if [ -n "$emulated" ]; then
+    run_matrix matrix --shrink 100 --models olmoe-1b-7b --formats q8_0,mxfp4 --tokens 1 \
+        --memory-mib 64
+else
+    run_matrix matrix
+    others=f16,q4_0,q6_k,nvfp4,mxfp8,fp4_larql,gguf_q4_1,gguf_q5_0,gguf_q5_1,gguf_q5_k,gguf_q2_k
+    run_matrix matrix_formats --models qwen3-30b-a3b --tokens 1,64 \
+        --formats "$others,gguf_q3_k,gguf_iq4_nl,gguf_iq4_xs"
+    run_matrix matrix_models --formats mxfp4,q4_k --tokens 1,8,64,512 \
+        --models gpt-oss-20b,kimi-k2,olmoe-1b-7b,granite-3-3b-a800m,llama-4-scout,kimi-k3
+fi
+# (e)
+echo "left out peers: this script knows none but cuBLAS's product above"
+
+# --- the table ----------------------------------------------------------------------------------------
+
+rows=$(cat "$out"/matrix*.log 2>/dev/null | awk '
+    NF >= 9 && $4 ~ /^[0-9]+$/ && $9 ~ /^[0-9.]+$/ {
+        printf "%-20s %-9s %-12s %6s %11s %9s %7s%s\n", $1, $2, $3, $4, $6, $7, $9,
+            /WRONG/ ? "  WRONG OUTPUT" : "" }')
+if [ -z "$rows" ]; then
+    echo "FAILED   table: nothing was measured"
+    status=1
+fi
+verdict="all steps held"
+[ "$status" -eq 0 ] || verdict="FAILED, see above"
+{
+    echo "gpu_check: $verdict; $(($(date +%s) - started)) s; ${device#device }; memory ${gbs:-?} GB/s," \
+        "bf16 ${tflops:-not measured} TFLOP/s"
+    printf '%-20s %-9s %-12s %6s %11s %9s %7s\n' model format kernel tokens us GB/s floor
+    [ -z "$rows" ] || echo "$rows"
+} | tee "$out/table.txt"
+exit "$status"
