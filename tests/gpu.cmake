@@ -54,3 +54,7 @@ add_dependencies(emu_gpu_check_test gpu_contract_emu gpu_ceilings_emu bench_matr
   emu_run_test cuda_device_test cuda_experts_test cuda_graph_test cuda_plan_test cuda_route_test
   cuda_mm_sync_test cuda_mm_sync_slow_test)
 gtest_discover_tests(emu_gpu_check_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
+
+add_test(NAME gpu_architectures COMMAND ${CMAKE_COMMAND} -D FOLDER=${CMAKE_CURRENT_BINARY_DIR}
+  -P ${CMAKE_CURRENT_SOURCE_DIR}/gpu_architectures.cmake)
+set_tests_properties(gpu_architectures PROPERTIES LABELS cpu)

@@ -5,7 +5,7 @@
 // Usage: gpu_ceilings [--probe] [--mib N] [--size N] [--cublas PATH]
 // --probe: only says which GPU it is. --mib: bytes of one copy (1024). --size: of the product
 // (8192). Lines "device NAME", "gbs X", "tflops X" or "no cuBLAS: WHY". Exit status: 0; 1 a call
-// failed or the product is wrong; 2 usage; 77 no GPU.
+// failed or the product is wrong, or the driver shows no GPU; 2 usage; 77 no GPU.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include <unistd.h>
 
 namespace {
 
@@ -207,8 +209,10 @@ int main(int argc, char **argv) {
     }
     cudaError_t status = cudaGetDeviceCount(&n_devices);
     if (status != cudaSuccess || n_devices == 0) {
-        printf("skipped: no GPU: %s\n", cudaGetErrorString(status));
-        return 77;
+        bool driver = access("/dev/nvidiactl", F_OK) == 0; /* too old, say: a fault, not a skip */
+        printf("%s: %s\n", driver ? "a driver without a usable GPU" : "skipped: no GPU",
+               cudaGetErrorString(status));
+        return driver ? 1 : 77;
     }
     if (!done(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties")) return 1;
     printf("device %s, sm_%d%d\n", properties.name, properties.major, properties.minor);
