@@ -67,17 +67,16 @@ foreign_libraries() {
 }
 
 make_pack() {
-    cd "$here/.." || exit 1
+    mkdir -p "$pack" && pack=$(cd "$pack" && pwd) && cd "$here/.." || exit 1
     set -- -DPLEC_STATIC=ON
     [ -z "$architectures" ] || set -- "$@" "-DPLEC_CUDA_ARCHITECTURES=$architectures"
     build build/pack cuda "$@" || exit 1
-    mkdir -p "$pack" || exit 1
     for name in plectrum gpu_contract gpu_ceilings cuda_run_gpu_test bench_matrix \
         $(for test in $tests; do echo "cuda_${test}_gpu_test"; done); do
         path=$(find build/pack/tests build/pack/tools -maxdepth 1 -type f -name "$name")
         cp "$path" "$pack/$name" && strip -g "$pack/$name" || exit 1
         for library in $(foreign_libraries "$pack/$name"); do
-            [ "${library%/*}" = "$(cd "$pack" && pwd)" ] || cp -L "$library" "$pack/" || exit 1
+            [ "${library%/*}" = "$pack" ] || cp -L "$library" "$pack/" || exit 1
         done
     done
     rm -rf "$pack/data"
