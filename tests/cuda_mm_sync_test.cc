@@ -1,5 +1,7 @@
 // The mm_sync kernels of every format against the reference that rounds where they do.
+#ifndef PLEC_ON_GPU
 #include "tests/emu/emulator.h"
+#endif
 #include "tests/support/mm_cases.h"
 
 namespace {
@@ -91,6 +93,7 @@ TEST(CudaMmSync, WorksThroughMoreTilesThanBlocks) {
     }
 }
 
+#ifndef PLEC_ON_GPU
 /* Odd seeds complete copies as late as they may be. */
 TEST(CudaMmSync, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
     const struct {
@@ -107,6 +110,7 @@ TEST(CudaMmSync, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
     }
     plec_emu_set_schedule(PLEC_EMU_FIFO, 0);
 }
+#endif
 
 /* Few outputs of many columns: the columns are split over blocks, 4 (bf16) and 2 of them. */
 TEST(CudaMmSync, SplitsTheColumnsOfANarrowDown) {
