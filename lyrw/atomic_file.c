@@ -54,6 +54,16 @@ static enum plec_status make_folders(char *scratch, struct plec_error *err) {
     return PLEC_OK;
 }
 
+/* A rename puts a regular file in the place of whatever has the name: for root also of /dev/full,
+ * or of the link /dev/stdout. A folder it refuses itself. */
+static enum plec_status check_replaceable(const char *path, struct plec_error *err) {
+    struct stat there;
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode))
+        return PLEC_OK;
+    return plec_fail(err, PLEC_IO, "CannotCreate", "%s: it is %s, which a file would replace", path,
+                     S_ISLNK(there.st_mode) ? "a symbolic link" : "a device, pipe or socket");
+}
+
 static enum plec_status create_temporary(struct plec_atomic_file *file, size_t capacity,
                                          struct plec_error *err) {
     for (int i = 0; i < TEMPORARY_NAMES; i++) {
@@ -76,6 +86,7 @@ static enum plec_status open_file(struct plec_atomic_file *out, const char *path
         status = plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
     else if (path[0] == '\0')
         status = plec_fail(err, PLEC_IO, "CannotCreate", "an empty path names no file");
+    if (status == PLEC_OK) status = check_replaceable(path, err);
     if (status == PLEC_OK && with_folders) status = make_folders(strcpy(out->temporary, path), err);
     if (status == PLEC_OK) status = create_temporary(out, capacity, err);
     out->open = status == PLEC_OK;

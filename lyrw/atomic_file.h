@@ -22,7 +22,8 @@ struct plec_atomic_file {
     char *path, *temporary; /* owned */
 };
 
-/* Creates the temporary file, and the folders of the path that are missing. PLEC_IO "CannotCreate",
+/* Creates the temporary file, and the folders of the path that are missing. A link, device,
+ * pipe or socket under the path is left alone: the file would replace it. PLEC_IO "CannotCreate",
  * PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_atomic_file_open(struct plec_atomic_file *out, const char *path,
                                                      struct plec_error *err);

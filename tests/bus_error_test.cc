@@ -7,6 +7,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "device/device.h"
 #include "lyrw/mapping.h"
 #include "tools/plectrum/cli.h"
 
@@ -25,6 +26,28 @@ void read_of_cut_file(const std::string &path, size_t at) {
     std::_Exit(0);
 }
 
+struct reading {
+    std::string path;
+    size_t at;
+};
+
+plec_status read_on_this_thread(void *user, plec_error *) {
+    const auto *reading = static_cast<struct reading *>(user);
+    read_of_cut_file(reading->path, reading->at);
+    return PLEC_OK;
+}
+
+/* Experts used where their file is mapped are read on the threads of a backend's streams. */
+void read_on_a_stream(const std::string &path, size_t at) {
+    struct reading reading = {path, at};
+    struct plec_device *device = nullptr;
+    struct plec_stream *stream = nullptr;
+    if (plec_device_open(&device, PLEC_DEVICE_CPU, nullptr, nullptr) != PLEC_OK) std::_Exit(97);
+    if (plec_stream_open(&stream, device, nullptr) != PLEC_OK) std::_Exit(97);
+    if (plec_stream_call(stream, read_on_this_thread, &reading, nullptr) != PLEC_OK) std::_Exit(97);
+    std::_Exit(plec_stream_sync(stream, nullptr) == PLEC_OK ? 96 : 97);
+}
+
 class BusErrorDeathTest : public testing::Test {
   protected:
     const std::string path = testing::TempDir() + "plec_bus_error_" + std::to_string(getpid());
@@ -33,6 +56,11 @@ class BusErrorDeathTest : public testing::Test {
 
 TEST_F(BusErrorDeathTest, FileCutWhileMappedIsNamedWithItsByte) {
     EXPECT_EXIT(read_of_cut_file(path, 9000), testing::ExitedWithCode(PLEC_EXIT_MACHINE),
+                "FileCutShort: .*plec_bus_error_.*: byte 9000 could not be read");
+}
+
+TEST_F(BusErrorDeathTest, FileCutIsNamedOnTheThreadsThatCalculate) {
+    EXPECT_EXIT(read_on_a_stream(path, 9000), testing::ExitedWithCode(PLEC_EXIT_MACHINE),
                 "FileCutShort: .*plec_bus_error_.*: byte 9000 could not be read");
 }
 

@@ -204,6 +204,24 @@ TEST(Json, AFailedStoreLeavesWhatWasThere) {
     EXPECT_EQ(list_folder(dir.path(), ""), std::vector<std::string>{"folder"});
 }
 
+/* Written as /dev/full by root, a file once took the place of the device. */
+TEST(Json, AStoreNeverReplacesALinkOrAPipe) {
+    TempDir dir;
+    Json document(std::string("{}"));
+    std::string pipe = dir.path("pipe"), link = dir.path("link");
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    std::filesystem::create_symlink("pipe", link);
+    for (const std::string &path : {pipe, link}) {
+        plec_error err = {};
+        EXPECT_EQ(plec_json_store(path.c_str(), document.get(), &err), PLEC_IO) << path;
+        EXPECT_STREQ(err.name, "CannotCreate");
+        EXPECT_NE(strstr(err.message, path.c_str()), nullptr) << err.message;
+    }
+    EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(list_folder(dir.path(), "").size(), 2u);
+}
+
 /* Of a string jansson itself reports a failed allocation as a syntax error; there is none here. */
 TEST(Json, DocumentWithoutMemoryForItsValuesIsNoSyntaxError) {
     const std::string text = "[1, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11], true, 2.5, null]";

@@ -129,6 +129,10 @@ enum plec_status plec_cpu_thread_start(pthread_t *out, void *(*fn)(void *user), 
                                        struct plec_error *err) {
     sigset_t all, old;
     sigfillset(&all);
+    /* A fault is the thread's own: blocked, it ends the process without its handler's word. */
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int failed = pthread_create(out, NULL, fn, user);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

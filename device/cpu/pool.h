@@ -44,8 +44,8 @@ void plec_cpu_pool_run(struct plec_cpu_pool *pool, uint64_t n_items, uint64_t gr
 /* No loop may be running. A zeroed pool is closed. */
 void plec_cpu_pool_close(struct plec_cpu_pool *pool);
 
-/* Starts a thread that takes no signals and calculates with the default rounding and subnormals,
- * whatever its creator had set. PLEC_NO_MEMORY "ThreadNotStarted". */
+/* Starts a thread that takes no signals but its own faults and calculates with the default rounding
+ * and subnormals, whatever its creator had set. PLEC_NO_MEMORY "ThreadNotStarted". */
 PLEC_MUST_USE enum plec_status plec_cpu_thread_start(pthread_t *out, void *(*fn)(void *user),
                                                      void *user, struct plec_error *err);
 
