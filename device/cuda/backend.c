@@ -155,7 +155,8 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s", device->arch,
              flushes);
 #else
-    snprintf(out->name, sizeof out->name, "CUDA, %s, sm_%u%s", device->name, device->arch, flushes);
+    snprintf(out->name, sizeof out->name, "CUDA, %.72s, sm_%u%s", device->name, device->arch,
+             flushes);
 #endif
 }
 
