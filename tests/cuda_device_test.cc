@@ -1,7 +1,9 @@
 // The CUDA backend as device.h promises: memory, streams, events, failures, and the launches that
 // are one kernel.
-#include "tests/emu/emulator.h"
 #include "tests/support/cuda_device.h"
+#ifndef PLEC_ON_GPU
+#include "tests/emu/emulator.h"
+#endif
 
 #include <atomic>
 #include <cmath>
@@ -55,7 +57,6 @@ TEST_F(Cuda, SaysThatItIsEmulated) {
     EXPECT_GT(info.memory_bytes, 1u << 20);
     EXPECT_TRUE(info.needs_upload);
 }
-#endif
 
 TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
     const char *kernel = nullptr;
@@ -72,6 +73,7 @@ TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
     CudaDevice cuda;
     EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0), "mm_sync");
 }
+#endif
 
 TEST_F(Cuda, HasAKernelForEveryFormatAndNoOther) {
     size_t n;

@@ -160,8 +160,8 @@ TEST(EmulatedTool, SaysSoInEveryOutput) {
 /* The option PLEC_CUDA decides which device plectrum itself has. */
 TEST(EmulatedTool, IsPlectrumItselfWhenTheBuildSaysSo) {
     ToolResult result = run_tool({"version"});
-    bool emulated = result.out.find("CUDA emulated on the CPU") != std::string::npos;
-    EXPECT_EQ(emulated, PLEC_TOOL_IS_EMULATED != 0) << result.out;
+    bool is_emulated = result.out.find("CUDA emulated on the CPU") != std::string::npos;
+    EXPECT_EQ(is_emulated, PLEC_TOOL_IS_EMULATED != 0) << result.out;
 }
 #endif
 

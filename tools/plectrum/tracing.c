@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host/tracer_json.h"
@@ -132,8 +133,9 @@ static bool take_signal(struct plec_tracing *tracing, int number) {
     bool closing = tracing->closing;
     if (!closing && write_file(tracing, &err) != PLEC_OK) (void)plec_cli_error(&err);
     if (closing && number != SIGUSR2) kill(getpid(), number);
-    pthread_mutex_unlock(&tracing->lock);
+    /* With the lock: nobody begins the file anew in a process that is about to end. */
     if (!closing && number != SIGUSR2) let_through(number);
+    pthread_mutex_unlock(&tracing->lock);
     return !closing;
 }
 
@@ -162,6 +164,13 @@ static void stop_listening(struct plec_tracing *tracing) {
     if (!tracing->listens) return;
     pthread_kill(tracing->listener, SIGUSR2);
     pthread_join(tracing->listener, NULL);
+    /* A request for the file that came meanwhile is answered by the file there is. */
+    const struct timespec no_wait = {0, 0};
+    sigset_t request;
+    sigemptyset(&request);
+    sigaddset(&request, SIGUSR2);
+    while (sigtimedwait(&request, NULL, &no_wait) == SIGUSR2)
+        continue;
     pthread_sigmask(SIG_SETMASK, &tracing->before, NULL);
 }
 
