@@ -47,6 +47,7 @@ struct plec_backend {
     enum plec_status (*stream_open)(struct plec_stream **out, struct plec_device *device,
                                     struct plec_error *err);
     void (*stream_close)(struct plec_stream *stream);
+    void (*stream_set_name)(struct plec_stream *stream, const char *name);
     enum plec_status (*stream_sync)(struct plec_stream *stream, struct plec_error *err);
     enum plec_status (*stream_call)(struct plec_stream *stream, plec_stream_function *fn,
                                     void *user, struct plec_error *err);

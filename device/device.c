@@ -79,6 +79,10 @@ void plec_stream_close(struct plec_stream *stream) {
     if (stream != NULL) stream->backend->stream_close(stream);
 }
 
+void plec_stream_set_name(struct plec_stream *stream, const char *name) {
+    stream->backend->stream_set_name(stream, name);
+}
+
 enum plec_status plec_stream_sync(struct plec_stream *stream, struct plec_error *err) {
     return stream->backend->stream_sync(stream, err);
 }

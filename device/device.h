@@ -102,6 +102,9 @@ void plec_device_unpin(struct plec_device *device, void *memory, uint64_t n_byte
 PLEC_MUST_USE enum plec_status plec_stream_open(struct plec_stream **out,
                                                 struct plec_device *device, struct plec_error *err);
 void plec_stream_close(struct plec_stream *stream);
+/* Names a stream for whoever watches: the CPU's thread of it, a GPU's stream in a profiler. At most
+ * 15 bytes are kept. Best before its first work. */
+void plec_stream_set_name(struct plec_stream *stream, const char *name);
 /* Waits until all enqueued before has run; returns the stream's first failure since the last sync.
  */
 PLEC_MUST_USE enum plec_status plec_stream_sync(struct plec_stream *stream, struct plec_error *err);

@@ -83,6 +83,7 @@ enum plec_status plec_step_open(struct plec_step *out, struct plec_device *devic
             return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory",
                              "the workspace of %u tokens overflows", limits->max_tokens);
     enum plec_status status = plec_stream_open(&out->stream, device, err);
+    if (status == PLEC_OK) plec_stream_set_name(out->stream, "plec-compute");
     if (status == PLEC_OK) status = alloc_all(out, &widths, limits->max_slots, err);
     if (status != PLEC_OK) plec_step_close(out);
     return status;

@@ -1,4 +1,5 @@
 /* How wide the extents are, how many frames and slots there are; opening and closing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,12 +231,22 @@ static enum plec_status open_slots(struct plec_streamer *streamer, struct plec_e
     return PLEC_OK;
 }
 
+static enum plec_status open_stream(struct plec_stream **out, const char *name,
+                                    struct plec_streamer *streamer, struct plec_error *err) {
+    enum plec_status status = plec_stream_open(out, streamer->device, err);
+    if (status == PLEC_OK) plec_stream_set_name(*out, name);
+    return status;
+}
+
 static enum plec_status open_streams(struct plec_streamer *streamer, struct plec_error *err) {
     enum plec_status status = PLEC_OK;
-    for (uint32_t i = 0; status == PLEC_OK && i < PLEC_N_COPY_STREAMS; i++)
-        status = plec_stream_open(&streamer->copy_streams[i], streamer->device, err);
+    for (uint32_t i = 0; status == PLEC_OK && i < PLEC_N_COPY_STREAMS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "plec-copy-%u", i);
+        status = open_stream(&streamer->copy_streams[i], name, streamer, err);
+    }
     if (status == PLEC_OK && streamer->options.poison)
-        status = plec_stream_open(&streamer->fill_stream, streamer->device, err);
+        status = open_stream(&streamer->fill_stream, "plec-poison", streamer, err);
     if (status != PLEC_OK || !streamer->options.poison) return status;
     streamer->looked_at = plec_arena_alloc(&streamer->arena, streamer->frame_bytes, 1, err);
     if (streamer->looked_at == NULL) return PLEC_NO_MEMORY;

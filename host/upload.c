@@ -89,6 +89,7 @@ static enum plec_status copy_layer(struct plec_upload *out, struct plec_layer *l
     struct walk copy = {.memory = out->memory, .err = err};
     enum plec_status status = plec_stream_open(&copy.stream, out->device, err);
     if (status != PLEC_OK) return status;
+    plec_stream_set_name(copy.stream, "plec-upload");
     put_layer(&copy, layer, banks);
     status = plec_stream_sync(copy.stream, copy.status == PLEC_OK ? err : NULL);
     plec_stream_close(copy.stream);

@@ -8,7 +8,10 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -413,6 +416,27 @@ TEST_F(Device, EightThreadsShareOneStream) {
 }
 
 /* A ring of streams, each waiting for its left neighbour's last step: events order everything. */
+/* Names of this process's threads. */
+std::multiset<std::string> thread_names() {
+    std::multiset<std::string> names;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream file(task.path() / "comm");
+        std::string name;
+        if (std::getline(file, name)) names.insert(name);
+    }
+    return names;
+}
+
+TEST_F(Device, AStreamHasTheNameItIsGiven) {
+    struct plec_stream *named = nullptr;
+    ASSERT_EQ(plec_stream_open(&named, device_, &err_), PLEC_OK) << err_.message;
+    EXPECT_EQ(thread_names().count("plec-cpu-stream"), 1u);
+    plec_stream_set_name(named, "plec-of-fifteen-and-more");
+    EXPECT_EQ(thread_names().count("plec-of-fifteen"), 1u);
+    plec_stream_close(named);
+    EXPECT_EQ(thread_names().count("plec-of-fifteen"), 0u);
+}
+
 TEST_F(Device, EventsChainManyStreams) {
     enum { N = 6, ROUNDS = 50 };
     std::vector<struct plec_stream *> ring;

@@ -335,7 +335,7 @@ TEST_F(Nvtx, LayersAreShownUnlessOtherwiseAsked) {
         EXPECT_EQ(record.count("mark"), 0u);
         EXPECT_EQ(record.count("sample"), 0u);
         std::set<std::string> threads = record.names("thread");
-        for (const char *name : {"plectrum", "plec-streamer", "plec-io-0", "plec-cpu-stream"})
+        for (const char *name : {"plectrum", "plec-streamer", "plec-io-0", "plec-compute"})
             EXPECT_EQ(threads.count(name), 1u) << name;
     }
 }

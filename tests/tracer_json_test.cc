@@ -99,7 +99,7 @@ TEST(TracerJson, WaitsAreTheStallAndBytesAreWhatTheIoLayerMoved) {
         EXPECT_NEAR(file.last_counter["hit %.device"], hits / static_cast<double>(stats.experts),
                     0.01);
         EXPECT_EQ(file.thread_names.count("plec-streamer"), 1u);
-        EXPECT_EQ(file.thread_names.count("plec-cpu-stream"), 1u);
+        EXPECT_EQ(file.thread_names.count("plec-compute"), 1u);
     }
 }
 

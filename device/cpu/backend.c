@@ -239,6 +239,7 @@ const struct plec_backend plec_cpu_backend = {
     .unpin = cpu_unpin,
     .stream_open = plec_cpu_stream_open,
     .stream_close = plec_cpu_stream_close,
+    .stream_set_name = plec_cpu_stream_set_name,
     .stream_sync = plec_cpu_stream_sync,
     .stream_call = cpu_stream_call,
     .copy = cpu_copy,

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <fenv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,6 @@ static void *serve(void *user) {
     struct plec_cpu_stream *stream = user;
     struct plec_error error;
     bool skip;
-    pthread_setname_np(pthread_self(), "plec-cpu-stream");
     fesetenv(FE_DFL_ENV);
     for (;;) {
         struct plec_cpu_operation *operation = next_operation(stream, &skip);
@@ -138,6 +138,12 @@ static void give_free_stream(struct plec_cpu_stream *stream) {
     pthread_mutex_unlock(&device->mutex);
 }
 
+void plec_cpu_stream_set_name(struct plec_stream *base, const char *name) {
+    char kept[16]; /* what Linux keeps of a thread's name */
+    snprintf(kept, sizeof kept, "%.15s", name);
+    pthread_setname_np(((struct plec_cpu_stream *)base)->thread, kept);
+}
+
 enum plec_status plec_cpu_stream_open(struct plec_stream **out, struct plec_device *base,
                                       struct plec_error *err) {
     struct plec_cpu_device *device = (struct plec_cpu_device *)base;
@@ -152,6 +158,7 @@ enum plec_status plec_cpu_stream_open(struct plec_stream **out, struct plec_devi
         give_free_stream(stream);
         return status;
     }
+    plec_cpu_stream_set_name(&stream->base, "plec-cpu-stream");
     atomic_fetch_add(&device->n_open, 1);
     *out = &stream->base;
     return PLEC_OK;

@@ -75,6 +75,7 @@ enum plec_status plec_cpu_enqueue(struct plec_stream *stream, plec_cpu_run *run,
 enum plec_status plec_cpu_stream_open(struct plec_stream **out, struct plec_device *device,
                                       struct plec_error *err);
 void plec_cpu_stream_close(struct plec_stream *stream);
+void plec_cpu_stream_set_name(struct plec_stream *stream, const char *name);
 enum plec_status plec_cpu_stream_sync(struct plec_stream *stream, struct plec_error *err);
 /* Frees what a closed stream left with its device. */
 void plec_cpu_stream_release(struct plec_cpu_stream *stream);

@@ -179,6 +179,7 @@ const struct plec_backend plec_cuda_backend = {
     .unpin = plec_cuda_unpin,
     .stream_open = plec_cuda_stream_open,
     .stream_close = plec_cuda_stream_close,
+    .stream_set_name = plec_cuda_stream_set_name,
     .stream_sync = plec_cuda_stream_sync,
     .stream_call = plec_cuda_stream_call,
     .copy = plec_cuda_copy,

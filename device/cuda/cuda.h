@@ -141,6 +141,7 @@ void plec_cuda_unpin(struct plec_device *device, void *memory, uint64_t n_bytes)
 enum plec_status plec_cuda_stream_open(struct plec_stream **out, struct plec_device *device,
                                        struct plec_error *err);
 void plec_cuda_stream_close(struct plec_stream *stream);
+void plec_cuda_stream_set_name(struct plec_stream *stream, const char *name);
 enum plec_status plec_cuda_stream_sync(struct plec_stream *stream, struct plec_error *err);
 enum plec_status plec_cuda_stream_call(struct plec_stream *stream, plec_stream_function *fn,
                                        void *user, struct plec_error *err);
