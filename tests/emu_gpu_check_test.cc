@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -65,6 +64,20 @@ class StandIns : public Script {
     }
 };
 
+/* Whether a log of tests says that more than none passed. */
+bool passed_some(const std::string &log) {
+    const std::string words = "PASSED  ] ";
+    size_t at = log.find(words);
+    return at != std::string::npos && std::atoi(log.c_str() + at + words.size()) > 0;
+}
+
+std::string single_spaced(const std::string &text) {
+    std::string out;
+    for (char c : text)
+        if (c != ' ' || out.empty() || out.back() != ' ') out += c;
+    return out;
+}
+
 TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
     Script script;
     ASSERT_EQ(script.run("--emulated --binaries '" PLEC_BINARY_DIR "'"), 0) << script.said();
@@ -74,7 +87,7 @@ TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
     EXPECT_NE(script.log("contract").find("contract on sm_90: holds"), std::string::npos);
     for (const char *step : {"cuda_device", "cuda_experts", "cuda_graph", "cuda_plan", "cuda_route",
                              "cuda_mm_sync", "run_fixtures"})
-        EXPECT_TRUE(std::regex_search(script.log(step), std::regex("PASSED  \\] [1-9]"))) << step;
+        EXPECT_TRUE(passed_some(script.log(step))) << step;
     EXPECT_TRUE(script.says("emulated")) << script.said();
     EXPECT_TRUE(script.says("no cuBLAS"));
 }
@@ -86,8 +99,8 @@ TEST(GpuCheck, EndsInATableOfWhatWasMeasured) {
     std::string table = script.table(), said = script.said();
     EXPECT_NE(table.find("all steps held"), std::string::npos) << table;
     EXPECT_NE(table.find("memory 3000.5 GB/s, bf16 700.25 TFLOP/s"), std::string::npos) << table;
-    std::regex row("mixtral-8x7b +bf16 +mm_sync +8 +812.5 +2300.0 +0.767\n");
-    EXPECT_TRUE(std::regex_search(table, row)) << table;
+    const char *row = "mixtral-8x7b bf16 mm_sync 8 812.5 2300.0 0.767\n";
+    EXPECT_NE(single_spaced(table).find(row), std::string::npos) << table;
     ASSERT_GE(said.size(), table.size());
     EXPECT_EQ(said.substr(said.size() - table.size()), table);
     EXPECT_TRUE(script.says("left out: kimi-k3 bf16: no time"));
@@ -96,12 +109,11 @@ TEST(GpuCheck, EndsInATableOfWhatWasMeasured) {
 TEST(GpuCheck, GivesTheMatrixTheCeilingsAndTheTimeLeft) {
     StandIns script;
     ASSERT_EQ(script.run("--seconds 300"), 0) << script.said();
-    std::smatch found;
+    const std::string given = "--device cuda --gbs 3000.5 --tflops 700.25 --limit ";
     std::string log = script.log("matrix");
-    ASSERT_TRUE(std::regex_search(
-        log, found, std::regex("--device cuda --gbs 3000.5 --tflops 700.25 --limit ([0-9]+)")))
-        << log;
-    int limit = std::stoi(found[1]);
+    size_t at = log.find(given);
+    ASSERT_NE(at, std::string::npos) << log;
+    int limit = std::atoi(log.c_str() + at + given.size());
     EXPECT_LE(limit, 290);
     EXPECT_GT(limit, 200);
 }
