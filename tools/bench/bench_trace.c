@@ -56,9 +56,11 @@ static void tell_reads(struct plec_tracer *tracer) {
 
 static void read_clock(struct plec_tracer *tracer) {
     (void)tracer;
-    volatile double sum = 0;
+    double sum = 0;
     for (uint32_t i = 0; i < 2 * N_PAIRS; i++)
         sum += now_ns();
+    volatile double kept = sum; /* so that the calls are made */
+    (void)kept;
 }
 
 static bool open_tracer(struct plec_tracer **out, bool record, enum plec_nvtx_level nvtx) {
