@@ -143,9 +143,11 @@ TEST(StreamingSoak, AHundredThousandStepsKeepMemoryQueueAndWaitFlat) {
                     0.05 * double(blocks[1].stall_ns));
         EXPECT_LE(block.longest_queue, 12u + 4u) << "more than there are extents and demands";
         EXPECT_GT(block.failed, 0u);
+#if PLEC_TEST_COUNTS_ALLOCATIONS /* a sanitizer's own tables grow with what it has seen */
         if (&block != &blocks[0]) {
             EXPECT_LE(block.resident_pages, blocks[0].resident_pages + 16);
         }
+#endif
     }
 #if PLEC_TEST_COUNTS_ALLOCATIONS
     EXPECT_EQ(n_allocations, 0u);
