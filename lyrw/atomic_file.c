@@ -165,3 +165,14 @@ void plec_atomic_file_abort(struct plec_atomic_file *file) {
     if (file->open) unlink(file->temporary);
     forget(file);
 }
+
+enum plec_status plec_atomic_file_store(const char *path, const void *bytes, uint64_t n_bytes,
+                                        struct plec_error *err) {
+    struct plec_atomic_file file;
+    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
+    if (status != PLEC_OK) return status;
+    status = plec_atomic_file_write(&file, 0, bytes, n_bytes, err);
+    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
+    plec_atomic_file_abort(&file);
+    return status;
+}

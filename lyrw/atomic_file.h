@@ -52,6 +52,10 @@ PLEC_MUST_USE enum plec_status plec_atomic_file_commit(struct plec_atomic_file *
 /* Closes and removes the temporary file; nothing on a closed one. */
 void plec_atomic_file_abort(struct plec_atomic_file *file);
 
+/* All of that for a file that is in memory whole: opens beside, writes, commits. */
+PLEC_MUST_USE enum plec_status plec_atomic_file_store(const char *path, const void *bytes,
+                                                      uint64_t n_bytes, struct plec_error *err);
+
 #ifdef __cplusplus
 }
 #endif

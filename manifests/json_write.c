@@ -115,17 +115,6 @@ enum plec_status plec_json_format(char **out, size_t *n_bytes, const json_t *doc
     return PLEC_OK;
 }
 
-static enum plec_status write_file(const char *path, const char *bytes, size_t n_bytes,
-                                   struct plec_error *err) {
-    struct plec_atomic_file file;
-    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
-    if (status != PLEC_OK) return status;
-    status = plec_atomic_file_write(&file, 0, bytes, n_bytes, err);
-    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
-    plec_atomic_file_abort(&file);
-    return status;
-}
-
 enum plec_status plec_json_store(const char *path, const json_t *document, struct plec_error *err) {
     char *bytes;
     size_t n_bytes;
@@ -134,7 +123,7 @@ enum plec_status plec_json_store(const char *path, const json_t *document, struc
         plec_error_context(err, "%s", path);
         return status;
     }
-    status = write_file(path, bytes, n_bytes, err);
+    status = plec_atomic_file_store(path, bytes, n_bytes, err);
     free(bytes);
     return status;
 }

@@ -292,14 +292,8 @@ enum plec_status plec_bench_write_csv(const char *path, const struct plec_bench_
     if (out == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "the rows");
     write_rows(out, report);
     enum plec_status status = PLEC_OK;
-    struct plec_atomic_file file = {0};
     if (fclose(out) != 0) status = plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "the rows");
-    if (status == PLEC_OK) status = plec_atomic_file_open_beside(&file, path, err);
-    if (status == PLEC_OK) status = plec_atomic_file_write(&file, 0, text, n_bytes, err);
-    if (status == PLEC_OK)
-        status = plec_atomic_file_commit(&file, err);
-    else
-        plec_atomic_file_abort(&file);
+    if (status == PLEC_OK) status = plec_atomic_file_store(path, text, n_bytes, err);
     free(text);
     return status;
 }

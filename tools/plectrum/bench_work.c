@@ -479,11 +479,5 @@ uint64_t plec_bench_work_set(struct plec_bench_work *work) {
 
 enum plec_status plec_bench_work_save(const struct plec_bench_work *work, const char *path,
                                       struct plec_error *err) {
-    struct plec_atomic_file file = {0};
-    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
-    if (status == PLEC_OK)
-        status = plec_atomic_file_write(&file, 0, work->record, work->record_size, err);
-    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
-    plec_atomic_file_abort(&file);
-    return status;
+    return plec_atomic_file_store(path, work->record, work->record_size, err);
 }

@@ -420,16 +420,6 @@ static enum plec_status draw(FILE *out, const struct plec_timeline_args *args,
     return PLEC_OK;
 }
 
-static enum plec_status save(const char *path, const char *text, size_t n_bytes,
-                             struct plec_error *err) {
-    struct plec_atomic_file file = {0};
-    enum plec_status status = plec_atomic_file_open_beside(&file, path, err);
-    if (status == PLEC_OK) status = plec_atomic_file_write(&file, 0, text, n_bytes, err);
-    if (status == PLEC_OK) return plec_atomic_file_commit(&file, err);
-    plec_atomic_file_abort(&file);
-    return status;
-}
-
 enum plec_status plec_timeline_write(const char *path, const struct plec_timeline_args *args,
                                      struct plec_error *err) {
     char *text = NULL;
@@ -443,7 +433,7 @@ enum plec_status plec_timeline_write(const char *path, const struct plec_timelin
     if (status == PLEC_OK) status = draw(out, args, panels, err);
     if (out != NULL && fclose(out) != 0 && status == PLEC_OK)
         status = plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a picture");
-    if (status == PLEC_OK) status = save(path, text, n_bytes, err);
+    if (status == PLEC_OK) status = plec_atomic_file_store(path, text, n_bytes, err);
     free(text);
     for (size_t i = 0; panels != NULL && i < args->n_panels; i++)
         plec_timeline_gathered_close(&panels[i]);
