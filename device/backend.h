@@ -82,9 +82,10 @@ struct plec_backend {
                                 struct plec_error *err);
     enum plec_status (*scale)(struct plec_stream *stream, float *x, uint64_t n, float factor,
                               struct plec_error *err);
-    const char *(*kernel_name)(const struct plec_device *device, uint16_t format);
+    /* name [PLEC_KERNEL_NAME_MAX] holds what is no constant */
+    const char *(*kernel_name)(const struct plec_device *device, uint16_t format, char *name);
     const char *(*operand_kernel)(const struct plec_device *device, const struct plec_bank *bank,
-                                  enum plec_operand_id id);
+                                  enum plec_operand_id id, char *name);
 };
 
 extern const struct plec_backend plec_cpu_backend;

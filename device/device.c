@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "device/backend.h"
 
@@ -170,30 +171,34 @@ enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_
     return stream->backend->scale(stream, x, n, factor, err);
 }
 
-const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format) {
-    return device->backend->kernel_name(device, format);
+const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format, char *name) {
+    return device->backend->kernel_name(device, format, name);
 }
 
 const char *plec_device_operand_kernel(const struct plec_device *device,
-                                       const struct plec_bank *bank, enum plec_operand_id id) {
+                                       const struct plec_bank *bank, enum plec_operand_id id,
+                                       char *name) {
     if (bank->operands[id].rows == 0) return NULL;
-    return device->backend->operand_kernel(device, bank, id);
+    return device->backend->operand_kernel(device, bank, id, name);
 }
 
 void plec_device_experts_kernels(char *out, const struct plec_device *device,
                                  const struct plec_bank *bank) {
     static const char *const names[PLEC_N_MATRICES] = {"gate", "up", "down"};
-    char format[PLEC_NAME_MAX];
+    char format[PLEC_NAME_MAX], name[PLEC_KERNEL_NAME_MAX];
     size_t at = 0;
     out[0] = '\0';
     for (int id = 0; id < PLEC_N_MATRICES && at < PLEC_EXPERTS_KERNELS_MAX; id++) {
         const struct plec_operand *operand = &bank->operands[id];
         if (operand->rows == 0) continue;
-        const char *kernel = plec_device_operand_kernel(device, bank, (enum plec_operand_id)id);
+        const char *kernel =
+            plec_device_operand_kernel(device, bank, (enum plec_operand_id)id, name);
+        bool by_class = kernel != NULL && strchr(kernel, ',') != NULL;
         bool fused = id == PLEC_GATE && bank->fusion != PLEC_NOT_FUSED;
-        int n = snprintf(out + at, PLEC_EXPERTS_KERNELS_MAX - at, "%s%s %s %s", at > 0 ? ", " : "",
-                         fused ? "gate_up" : names[id], plec_format_name(operand->format, format),
-                         kernel != NULL ? kernel : "none");
+        int n =
+            snprintf(out + at, PLEC_EXPERTS_KERNELS_MAX - at, "%s%s %s %s%s%s", at > 0 ? ", " : "",
+                     fused ? "gate_up" : names[id], plec_format_name(operand->format, format),
+                     by_class ? "(" : "", kernel != NULL ? kernel : "none", by_class ? ")" : "");
         at += n > 0 ? (size_t)n : 0;
     }
 }

@@ -53,6 +53,9 @@ struct plec_device_options {
                                 0: 256 */
     bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do; CUDA:
                                 the plain rung of every format */
+    bool batch_invariant;    /* CUDA: a token's bits do not depend on how many rows its expert has:
+                                kernels of one order of sums run all classes of rows of an operand,
+                                faster ones of another order are left out */
     uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
                                 the processor has */
     uint64_t reserve_bytes;  /* CUDA: device memory taken at open, which plec_device_alloc gives out
@@ -223,16 +226,21 @@ PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, flo
                                                  float factor, struct plec_error *err);
 
 /* Which kernel a format runs with on this device: "avx512", "avx2", "plain_c"; NULL when there is
- * none. */
-const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format);
+ * none. Where it depends on how many rows an expert has, all of them by class, S (up to 8 rows), M
+ * (up to 64) and L: "S mm_bulk, M mm_sync, L mm_wg". Returned is a constant, or name
+ * [PLEC_KERNEL_NAME_MAX]. */
+enum { PLEC_KERNEL_NAME_MAX = 64 };
+const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format, char *name);
 
-/* The kernel that an experts launch runs operand `id` (PLEC_GATE, PLEC_UP, PLEC_DOWN) of a bank
- * with on this device; NULL: none, or the bank lacks it. */
+/* The kernel, likewise, that an experts launch runs operand `id` (PLEC_GATE, PLEC_UP, PLEC_DOWN) of
+ * a bank with on this device; NULL: none, or the bank lacks it. */
 const char *plec_device_operand_kernel(const struct plec_device *device,
-                                       const struct plec_bank *bank, enum plec_operand_id id);
-enum { PLEC_EXPERTS_KERNELS_MAX = 128 };
+                                       const struct plec_bank *bank, enum plec_operand_id id,
+                                       char *name);
+enum { PLEC_EXPERTS_KERNELS_MAX = 256 };
 /* All of them in words, "gate q4_k mm_sync, up q4_k mm_sync, down q6_k plain", in out
- * [PLEC_EXPERTS_KERNELS_MAX]; "none" for an operand without a kernel. */
+ * [PLEC_EXPERTS_KERNELS_MAX]; "none" for an operand without a kernel, parentheses around kernels by
+ * class. */
 void plec_device_experts_kernels(char *out, const struct plec_device *device,
                                  const struct plec_bank *bank);
 

@@ -55,7 +55,9 @@ class Cpu {
     Cpu(const Cpu &) = delete;
     Cpu &operator=(const Cpu &) = delete;
 
-    const char *kernel(uint16_t format) const { return plec_device_kernel_name(device_, format); }
+    const char *kernel(uint16_t format) const {
+        return plec_device_kernel_name(device_, format, nullptr);
+    }
     struct plec_stream *stream() {
         return stream_;
     }

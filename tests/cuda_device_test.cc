@@ -60,32 +60,34 @@ TEST_F(Cuda, SaysThatItIsEmulated) {
 
 TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
     const char *kernel = nullptr;
+    char name[PLEC_KERNEL_NAME_MAX];
     struct plec_device_info info;
     plec_emu_set_flush_subnormals(true);
     {
         CudaDevice cuda;
         plec_device_get_info(&info, cuda.device);
-        kernel = plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0);
+        kernel = plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name);
     }
     plec_emu_set_flush_subnormals(false);
     EXPECT_NE(std::string(info.name).find("flushes subnormals"), std::string::npos) << info.name;
     EXPECT_STREQ(kernel, "plain");
     CudaDevice cuda;
-    EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0), "mm_sync");
+    EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "mm_sync");
 }
 #endif
 
 TEST_F(Cuda, HasAKernelForEveryFormatAndNoOther) {
     size_t n;
+    char name[PLEC_KERNEL_NAME_MAX];
     const struct plec_format *formats = plec_format_all(&n);
     for (size_t i = 0; i < n; i++)
-        EXPECT_NE(plec_device_kernel_name(cuda_.device, formats[i].tag), nullptr)
+        EXPECT_NE(plec_device_kernel_name(cuda_.device, formats[i].tag, name), nullptr)
             << formats[i].name;
-    EXPECT_EQ(plec_device_kernel_name(cuda_.device, 4242), nullptr);
+    EXPECT_EQ(plec_device_kernel_name(cuda_.device, 4242, name), nullptr);
     struct plec_device_options plain = {};
     plain.plain_c = true;
     CudaDevice slow(&plain);
-    EXPECT_STREQ(plec_device_kernel_name(slow.device, PLEC_FORMAT_Q4_K), "plain");
+    EXPECT_STREQ(plec_device_kernel_name(slow.device, PLEC_FORMAT_Q4_K, name), "plain");
 }
 
 TEST_F(Cuda, CopiesInEveryDirection) {

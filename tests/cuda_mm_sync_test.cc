@@ -13,8 +13,9 @@ const enum plec_fusion FUSIONS[] = {PLEC_NOT_FUSED, PLEC_FUSED_GATE_FIRST, PLEC_
 
 TEST(CudaMmSync, IsWhatEveryFormatItNamesRunsOn) {
     CudaDevice cuda;
+    char name[PLEC_KERNEL_NAME_MAX];
     for (uint16_t format : MM_FORMATS)
-        EXPECT_STREQ(plec_device_kernel_name(cuda.device, format), "mm_sync")
+        EXPECT_STREQ(plec_device_kernel_name(cuda.device, format, name), "mm_sync")
             << plec_format_find(format)->name;
 }
 

@@ -520,10 +520,12 @@ TEST_F(Device, StreamsShareTheHelpers) {
 
 TEST_F(Device, KnowsAKernelForEveryFormatWithACodec) {
     size_t n = 0;
+    char name[PLEC_KERNEL_NAME_MAX];
     const struct plec_format *formats = plec_format_all(&n);
     for (size_t i = 0; i < n; i++)
-        EXPECT_NE(plec_device_kernel_name(device_, formats[i].tag), nullptr) << formats[i].name;
-    EXPECT_EQ(plec_device_kernel_name(device_, 4242), nullptr);
+        EXPECT_NE(plec_device_kernel_name(device_, formats[i].tag, name), nullptr)
+            << formats[i].name;
+    EXPECT_EQ(plec_device_kernel_name(device_, 4242, name), nullptr);
     EXPECT_GT(n, 20u);
 }
 

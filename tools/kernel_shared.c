@@ -16,9 +16,9 @@ int main(void) {
     for (size_t i = 0; plec_cuda_gemm_at(&symbol, i) != NULL; i++) {
         const struct plec_cuda_gemm *gemm = plec_cuda_gemm_at(&symbol, i);
         const char *format = symbol + strlen("plec_cuda_") + strlen(gemm->name) + 1;
-        for (uint32_t c = 0; c < gemm->n_classes; c++)
-            if (gemm->shared_bytes[c] > 0)
-                printf("%s<%s,%u> %u\n", gemm->name, format, gemm->classes[c].width,
+        for (uint32_t c = 0; c < PLEC_CUDA_CLASSES; c++)
+            if (gemm->shared_bytes[c] > 0 && (c == 0 || gemm->widths[c] != gemm->widths[c - 1]))
+                printf("%s<%s,%u> %u\n", gemm->name, format, gemm->widths[c],
                        gemm->shared_bytes[c]);
     }
     return 0;

@@ -215,15 +215,17 @@ static enum plec_status cpu_stream_call(struct plec_stream *stream, plec_stream_
     return plec_cpu_enqueue(stream, run_call, &args, sizeof args);
 }
 
-static const char *cpu_kernel_name(const struct plec_device *base, uint16_t format) {
+static const char *cpu_kernel_name(const struct plec_device *base, uint16_t format, char *name) {
     const struct plec_cpu_device *device = (const struct plec_cpu_device *)base;
     const struct plec_cpu_kernel *kernel = plec_cpu_kernel_find(format, device->kernels);
+    (void)name; /* one kernel for any number of rows: a constant */
     return kernel == NULL ? NULL : kernel->name;
 }
 
 static const char *cpu_operand_kernel(const struct plec_device *device,
-                                      const struct plec_bank *bank, enum plec_operand_id id) {
-    return cpu_kernel_name(device, bank->operands[id].format);
+                                      const struct plec_bank *bank, enum plec_operand_id id,
+                                      char *name) {
+    return cpu_kernel_name(device, bank->operands[id].format, name);
 }
 
 const struct plec_backend plec_cpu_backend = {

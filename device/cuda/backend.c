@@ -127,6 +127,7 @@ static enum plec_status cuda_open(struct plec_device **out,
         in_range(options->queue_capacity, PLEC_CUDA_CALLS_DEFAULT, PLEC_CUDA_CALLS_MAX);
     device->probe = options->probe;
     device->most_rung = options->plain_c ? PLEC_CUDA_PLAIN : INT32_MAX;
+    device->batch_invariant = options->batch_invariant;
     pthread_mutex_init(&device->mutex, NULL);
     status = plec_cuda_enter(device, err);
     if (status == PLEC_OK) status = describe(device, err);

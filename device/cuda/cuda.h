@@ -14,6 +14,7 @@
 #include "device/backend.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/pool.h"
+#include "device/cuda/table.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,6 +57,7 @@ struct plec_cuda_device {
     int32_t
         most_rung; /* PLEC_CUDA_PLAIN when slow kernels were asked for, or nothing else is right */
     bool flushes;  /* tensor cores take subnormal operands for 0 */
+    bool batch_invariant; /* of each operand kernels of one order of sums alone */
     uint32_t n_multiprocessors, n_calls;
     uint64_t memory_bytes;
     int32_t numa_node;
@@ -211,18 +213,11 @@ enum plec_status plec_cuda_experts(struct plec_stream *stream, const struct plec
 
 /* table.c ----------------------------------------------------------------------------------------
  */
-/* What a kernel is wanted for beside experts. */
-enum plec_cuda_use { PLEC_CUDA_FOR_EXPERTS, PLEC_CUDA_FOR_LINEAR, PLEC_CUDA_FOR_LOGITS };
-/* The highest rung for a format that the device may run; NULL: none. */
-const struct plec_cuda_gemm *plec_cuda_gemm_find(const struct plec_cuda_device *device,
-                                                 uint16_t format, enum plec_cuda_use use);
-/* The highest of them that runs an operand of a bank; NULL: none. */
-const struct plec_cuda_gemm *plec_cuda_gemm_choose(const struct plec_cuda_device *device,
-                                                   const struct plec_cuda_bank *bank,
-                                                   enum plec_operand_id id);
+/* What is asked of the launch table for a device. */
+struct plec_cuda_ask plec_cuda_ask_for(const struct plec_cuda_device *device, uint16_t format);
 const char *plec_cuda_operand_kernel(const struct plec_device *device, const struct plec_bank *bank,
-                                     enum plec_operand_id id);
-const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format);
+                                     enum plec_operand_id id, char *name);
+const char *plec_cuda_kernel_name(const struct plec_device *device, uint16_t format, char *name);
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,10 @@
  *   FINISH  that none was left out [part.cu]; the sum over slots in slot order [finalize.cu]
  *
  * What a tile gives depends on its expert and its rows alone, and the order of the sums on the
- * shape alone: ALL and parts, and any two batches that share a token, agree on its output bit for
- * bit. The host knows no routing: how many tiles there are is read on the device.
+ * shape and, where kernels of several orders share an operand, on the class of the expert's rows:
+ * ALL and parts agree on a token's output bit for bit, and with kernels of one order any two
+ * batches that share it. The host knows no routing: how many tiles there are is read on the device,
+ * and a kernel whose class has none ends at once.
  */
 #include "device/cuda/experts.h"
 
@@ -48,19 +50,35 @@ static enum plec_status choose_one(struct plec_cuda_choice *choice, enum plec_op
     static const char *const names[PLEC_N_MATRICES] = {"gate", "up", "down"};
     char name[PLEC_NAME_MAX];
     const struct plec_cuda_bank *bank = &choice->bank;
-    const struct plec_cuda_gemm *gemm = plec_cuda_gemm_choose(device, bank, id);
+    struct plec_cuda_ask ask = plec_cuda_ask_for(device, bank->operands[id].format);
+    struct plec_cuda_kernels kernels;
+    struct plec_cuda_share shares[PLEC_CUDA_CLASSES];
     const struct plec_operand *bias = &bank->operands[PLEC_GATE_BIAS + id];
-    if (gemm == NULL)
+    ask.bank = bank, ask.id = id;
+    if (!plec_cuda_kernels_choose(&kernels, &ask))
         return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "%s: no kernel for %s", names[id],
                          plec_format_name(bank->operands[id].format, name));
     if (bias->rows != 0 && bias->format > PLEC_FORMAT_BF16)
         return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "%s bias: no kernel for %s", names[id],
                          plec_format_name(bias->format, name));
-    choice->gemms[id] = gemm;
-    choice->wants_bf16 = choice->wants_bf16 || (gemm->wants_bf16 && id != PLEC_DOWN);
-    for (uint32_t i = 0; i < gemm->n_classes; i++)
-        choice->list[id][i] = list_of(choice, &gemm->classes[i]);
+    choice->n_passes[id] = plec_cuda_kernels_share(shares, &kernels);
+    for (uint32_t i = 0; i < choice->n_passes[id]; i++) {
+        choice->passes[id][i].gemm = shares[i].gemm;
+        choice->passes[id][i].list = list_of(choice, &shares[i].rows);
+        choice->wants_bf16 = choice->wants_bf16 || (shares[i].gemm->wants_bf16 && id != PLEC_DOWN);
+    }
     return PLEC_OK;
+}
+
+/* Whether gate and up, both of them matrices of their own, run in kernels of their own. */
+static bool are_apart(const struct plec_cuda_choice *choice) {
+    const struct plec_cuda_pass *gate = choice->passes[PLEC_GATE], *up = choice->passes[PLEC_UP];
+    uint32_t n = choice->n_passes[PLEC_GATE];
+    if (n == 0 || choice->n_passes[PLEC_UP] == 0) return false;
+    if (choice->n_passes[PLEC_UP] != n) return true;
+    for (uint32_t i = 0; i < n; i++)
+        if (gate[i].gemm != up[i].gemm || gate[i].list != up[i].list) return true;
+    return false;
 }
 
 enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
@@ -77,21 +95,11 @@ enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
         if (status != PLEC_OK) return status;
     }
     const struct plec_operand *down = &out->bank.operands[PLEC_DOWN];
-    const struct plec_cuda_gemm *gate = out->gemms[PLEC_GATE], *up = out->gemms[PLEC_UP];
+    const struct plec_cuda_gemm *gemm = out->passes[PLEC_DOWN][0].gemm; /* all agree in splits */
     out->act_f32 = !plec_format_rounds_inputs(down->format);
-    out->apart = gate != NULL && up != NULL && gate != up;
-    out->n_splits = out->gemms[PLEC_DOWN]->down_splits != NULL
-                        ? out->gemms[PLEC_DOWN]->down_splits(down->rows, down->cols)
-                        : 1;
+    out->apart = are_apart(out);
+    out->n_splits = gemm->down_splits != NULL ? gemm->down_splits(down->rows, down->cols) : 1;
     return PLEC_OK;
-}
-
-const char *plec_cuda_operand_kernel(const struct plec_device *device, const struct plec_bank *bank,
-                                     enum plec_operand_id id) {
-    struct plec_cuda_bank own = plec_cuda_bank_of(bank);
-    const struct plec_cuda_gemm *gemm =
-        plec_cuda_gemm_choose((const struct plec_cuda_device *)device, &own, id);
-    return gemm != NULL ? gemm->name : NULL;
 }
 
 /* --- workspace ------------------------------------------------------------------------------- */
@@ -111,12 +119,14 @@ static uint64_t take(struct plec_cuda_layout *layout, bool *fits, uint64_t a, ui
 static uint64_t kernel_bytes(const struct plec_cuda_choice *choice, uint32_t n_tokens,
                              uint32_t n_pairs) {
     uint64_t most = 0;
-    for (int id = 0; id < PLEC_N_MATRICES; id++) {
-        const struct plec_cuda_gemm *gemm = choice->gemms[id];
-        if (gemm == NULL || gemm->workspace == NULL) continue;
-        uint64_t n = gemm->workspace(&choice->bank, (enum plec_operand_id)id, n_tokens, n_pairs);
-        most = n > most ? n : most;
-    }
+    for (int id = 0; id < PLEC_N_MATRICES; id++)
+        for (uint32_t i = 0; i < choice->n_passes[id]; i++) {
+            const struct plec_cuda_gemm *gemm = choice->passes[id][i].gemm;
+            if (gemm->workspace == NULL) continue;
+            uint64_t n =
+                gemm->workspace(&choice->bank, (enum plec_operand_id)id, n_tokens, n_pairs);
+            most = n > most ? n : most;
+        }
     return most;
 }
 
@@ -232,7 +242,6 @@ static bool possible(const struct plec_cuda_run *run, uint32_t list) {
 
 static void gate_up(struct plec_cuda_run *run, enum plec_operand_id id, enum plec_cuda_half half) {
     const struct plec_experts_args *args = run->args;
-    const struct plec_cuda_gemm *gemm = run->choice.gemms[id];
     struct plec_cuda_gate_up_args gate_up = {.bank = run->choice.bank,
                                              .half = half,
                                              .x = args->x,
@@ -246,17 +255,16 @@ static void gate_up(struct plec_cuda_run *run, enum plec_operand_id id, enum ple
         gate_up.input_weights = args->weights;
         gate_up.token_scale = args->token_scale;
     }
-    for (uint32_t i = 0; i < gemm->n_classes; i++) {
-        uint32_t list = run->choice.list[id][i];
-        if (!possible(run, list)) continue;
-        gate_up.rows = rows_of(run, list);
-        plec_cuda_launched(&run->launch, gemm->gate_up(&gate_up, run->launch.stream->handle),
-                           gemm->name);
+    for (uint32_t i = 0; i < run->choice.n_passes[id]; i++) {
+        const struct plec_cuda_pass *pass = &run->choice.passes[id][i];
+        if (!possible(run, pass->list)) continue;
+        gate_up.rows = rows_of(run, pass->list);
+        plec_cuda_launched(&run->launch, pass->gemm->gate_up(&gate_up, run->launch.stream->handle),
+                           pass->gemm->name);
     }
 }
 
 static void down(struct plec_cuda_run *run) {
-    const struct plec_cuda_gemm *gemm = run->choice.gemms[PLEC_DOWN];
     struct plec_cuda_down_args down = {.bank = run->choice.bank,
                                        .act = run->act,
                                        .act_f32 = run->choice.act_f32,
@@ -264,11 +272,12 @@ static void down(struct plec_cuda_run *run) {
                                        .out = run->out,
                                        .n_splits = run->choice.n_splits,
                                        .workspace = run->kernel_space};
-    for (uint32_t i = 0; i < gemm->n_classes; i++) {
-        uint32_t list = run->choice.list[PLEC_DOWN][i];
-        if (!possible(run, list)) continue;
-        down.rows = rows_of(run, list);
-        plec_cuda_launched(&run->launch, gemm->down(&down, run->launch.stream->handle), gemm->name);
+    for (uint32_t i = 0; i < run->choice.n_passes[PLEC_DOWN]; i++) {
+        const struct plec_cuda_pass *pass = &run->choice.passes[PLEC_DOWN][i];
+        if (!possible(run, pass->list)) continue;
+        down.rows = rows_of(run, pass->list);
+        plec_cuda_launched(&run->launch, pass->gemm->down(&down, run->launch.stream->handle),
+                           pass->gemm->name);
     }
 }
 
@@ -283,7 +292,7 @@ static void run_tiles(struct plec_cuda_run *run) {
         gate_up(run, PLEC_GATE, PLEC_CUDA_GATE_ALONE);
         gate_up(run, PLEC_UP, PLEC_CUDA_UP_LAST);
     } else {
-        gate_up(run, run->choice.gemms[PLEC_UP] != NULL ? PLEC_UP : PLEC_GATE,
+        gate_up(run, run->choice.n_passes[PLEC_UP] != 0 ? PLEC_UP : PLEC_GATE,
                 PLEC_CUDA_GATE_AND_UP);
     }
     mark(run, PLEC_WORK_GATE_UP, true);

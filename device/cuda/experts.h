@@ -8,16 +8,24 @@
 extern "C" {
 #endif
 
+/* One launch of an operand: a kernel, and the list of the tiles it takes. */
+struct plec_cuda_pass {
+    const struct plec_cuda_gemm *gemm;
+    uint32_t list;
+};
+
 /* The kernels of a bank: of its shape, its formats and the device alone, never of a routing. */
 struct plec_cuda_choice {
-    struct plec_cuda_bank bank;                          /* its table: set by each launch */
-    const struct plec_cuda_gemm *gemms[PLEC_N_MATRICES]; /* NULL: no such operand */
-    struct plec_cuda_class lists[PLEC_N_MATRICES * PLEC_CUDA_CLASSES];
-    uint32_t n_lists;                                  /* <= PLEC_CUDA_LISTS */
-    uint32_t list[PLEC_N_MATRICES][PLEC_CUDA_CLASSES]; /* of each class of each gemm */
+    struct plec_cuda_bank bank; /* its table: set by each launch */
+    struct plec_cuda_class lists[PLEC_CUDA_LISTS];
+    uint32_t n_lists;
+    /* Of each operand, fewest rows first; neighbouring classes in tiles of one width by one kernel
+     * are one. 0: no such operand. */
+    struct plec_cuda_pass passes[PLEC_N_MATRICES][PLEC_CUDA_CLASSES];
+    uint32_t n_passes[PLEC_N_MATRICES];
     uint32_t n_splits;
     bool act_f32, wants_bf16;
-    bool apart; /* gate and up differ in kernel: two launches */
+    bool apart; /* gate and up differ in kernels: one after the other */
 };
 PLEC_MUST_USE enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
                                                 const struct plec_cuda_device *device,

@@ -26,8 +26,7 @@ extern "C" {
 enum {
     PLEC_CUDA_EXPERTS_MAX = 1024,
     PLEC_CUDA_SLOTS_MAX = 64, /* of the router: top_k */
-    PLEC_CUDA_CLASSES = 3,    /* tile classes of one kernel: S, M, L */
-    PLEC_CUDA_LISTS = 9,      /* tile lists of one plan: of all classes of its kernels, each once */
+    PLEC_CUDA_LISTS = 9,      /* tile lists of one plan: a class of rows of an operand, each once */
     PLEC_CUDA_NO_ROW = -1
 };
 
@@ -92,6 +91,12 @@ struct plec_cuda_fault {
     int32_t b;
     uint32_t launch; /* number of the launch on its stream, as its arguments say */
 };
+
+/* ---- classes of rows ----------------------------------------------------------------------------
+ * Experts by how many rows they have. An operand has a kernel for each class, and all of a launch's
+ * kernels run: the host knows no routing. One whose class has no tiles ends at once. */
+enum plec_cuda_rows_class { PLEC_CUDA_S, PLEC_CUDA_M, PLEC_CUDA_L, PLEC_CUDA_CLASSES };
+enum { PLEC_CUDA_S_ROWS = 8, PLEC_CUDA_M_ROWS = 64 }; /* at most; L: any more */
 
 /* ---- plan ---------------------------------------------------------------------------------------
  */
@@ -219,16 +224,23 @@ struct plec_cuda_logits_args {
     const struct plec_cuda_fault *fault;
 };
 
+/* Kernels of one order sum the products of a row in the same order, so that its bits do not depend
+ * on which of them ran: of the bits that rounding decides, not of the shape of tiles. */
+enum plec_cuda_order { PLEC_CUDA_ORDER_PLAIN, PLEC_CUDA_ORDER_MMA, PLEC_CUDA_ORDERS };
+
 /* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
- * differ in format is two launches, GATE_ALONE by gate's kernel, then UP_LAST by up's. */
+ * differ in kernels is two passes, GATE_ALONE by gate's kernels, then UP_LAST by up's. Kernels of
+ * one format that are no plain ones share out among the classes of rows what an operand has:
+ * down_splits of all of them agree, and each writes every split of its rows. */
 struct plec_cuda_gemm {
     const char *name; /* "mm_sync", "plain" */
     uint16_t format;
-    int32_t rung;        /* enum plec_cuda_rung */
-    uint32_t least_arch; /* 80, 90, ...: of the loaded image */
-    bool wants_bf16;     /* gate_up reads x_bf16 */
-    uint32_t n_classes;  /* the tile classes it runs in, one launch each */
-    struct plec_cuda_class classes[PLEC_CUDA_CLASSES];
+    int32_t rung;                       /* enum plec_cuda_rung */
+    uint32_t least_arch;                /* 80, 90, ...: of the loaded image */
+    uint32_t most_arch;                 /* 0: any later one too */
+    bool wants_bf16;                    /* gate_up reads x_bf16 */
+    int32_t order;                      /* enum plec_cuda_order */
+    uint32_t widths[PLEC_CUDA_CLASSES]; /* rows of a tile; 0: it does not run the class */
     int (*gate_up)(const struct plec_cuda_gate_up_args *args, cudaStream_t stream);
     int (*down)(const struct plec_cuda_down_args *args, cudaStream_t stream);
     int (*linear)(const struct plec_linear_args *args, const struct plec_cuda_fault *fault,
@@ -246,7 +258,7 @@ struct plec_cuda_gemm {
                           uint32_t n_tokens, uint32_t n_pairs);
     uint32_t shared_bytes[PLEC_CUDA_CLASSES]; /* dynamic shared memory of a block, by class */
 };
-/* Higher is faster; of the rungs that run an operand the highest is taken. */
+/* Higher is faster; of the rungs that run a class of an operand's rows the highest is taken. */
 enum plec_cuda_rung { PLEC_CUDA_PLAIN, PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK, PLEC_CUDA_WGMMA };
 
 /* Place i of the launch table and its symbol, "plec_cuda_mm_sync_q4_0"; NULL behind the last. */

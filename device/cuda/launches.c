@@ -6,8 +6,8 @@ enum plec_status plec_cuda_linear(struct plec_stream *base, const struct plec_li
     struct plec_cuda_stream *stream = (struct plec_cuda_stream *)base;
     char name[PLEC_NAME_MAX];
     const char *format = plec_format_name(args->matrix.format, name);
-    const struct plec_cuda_gemm *gemm =
-        plec_cuda_gemm_find(stream->device, args->matrix.format, PLEC_CUDA_FOR_LINEAR);
+    const struct plec_cuda_ask ask = plec_cuda_ask_for(stream->device, args->matrix.format);
+    const struct plec_cuda_gemm *gemm = plec_cuda_kernel_find(&ask, PLEC_CUDA_FOR_LINEAR);
     if (gemm == NULL)
         return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "linear: no kernel for %s", format);
     if (args->n_tokens == 0 || args->matrix.rows == 0) return PLEC_OK;

@@ -180,11 +180,10 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         tag,                                                                                       \
         PLEC_CUDA_MM_SYNC,                                                                         \
         80,                                                                                        \
+        0,                                                                                         \
         false,                                                                                     \
-        2,                                                                                         \
-        {{1, PLEC_MM_NARROW, PLEC_MM_NARROW},                                                      \
-         {PLEC_MM_NARROW + 1, UINT32_MAX, PLEC_MM_WIDE},                                           \
-         {0, 0, 0}},                                                                               \
+        PLEC_CUDA_ORDER_MMA,                                                                       \
+        {PLEC_MM_NARROW, PLEC_MM_WIDE, PLEC_MM_WIDE},                                              \
         plec_mm_gate_up<plec_fragment_##name>,                                                     \
         plec_mm_down<plec_fragment_##name>,                                                        \
         NULL,                                                                                      \
@@ -193,6 +192,7 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         NULL,                                                                                      \
         plec_mm_workspace<plec_fragment_##name>,                                                   \
         {plec_mm_shape<plec_fragment_##name, PLEC_MM_NARROW>::BYTES,                               \
-         plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES, 0}};
+         plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES,                                 \
+         plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES}};
 
 #endif

@@ -393,9 +393,10 @@ static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cu
         tag,                                                                                       \
         PLEC_CUDA_PLAIN,                                                                           \
         80,                                                                                        \
+        0,                                                                                         \
         false,                                                                                     \
-        1,                                                                                         \
-        {{1, UINT32_MAX, PLEC_PLAIN_WIDTH}, {0, 0, 0}, {0, 0, 0}},                                 \
+        PLEC_CUDA_ORDER_PLAIN,                                                                     \
+        {PLEC_PLAIN_WIDTH, PLEC_PLAIN_WIDTH, PLEC_PLAIN_WIDTH},                                    \
         plec_plain_launch_gate_up<plec_plain_##format>,                                            \
         plec_plain_launch_down<plec_plain_##format>,                                               \
         plec_plain_launch_linear<plec_plain_##format>,                                             \

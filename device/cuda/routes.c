@@ -38,7 +38,8 @@ static enum plec_status check(const struct plec_cuda_gemm **gemm, const struct p
                          "a router over %u experts, %u a token: at most %u and %u",
                          router->n_experts, router->top_k, PLEC_CUDA_EXPERTS_MAX,
                          PLEC_CUDA_SLOTS_MAX);
-    *gemm = plec_cuda_gemm_find(device, router->weight.format, PLEC_CUDA_FOR_LOGITS);
+    const struct plec_cuda_ask ask = plec_cuda_ask_for(device, router->weight.format);
+    *gemm = plec_cuda_kernel_find(&ask, PLEC_CUDA_FOR_LOGITS);
     if (*gemm != NULL) return PLEC_OK;
     return plec_fail(err, PLEC_UNSUPPORTED, "NoKernel", "router: no kernel for %s",
                      plec_format_name(router->weight.format, name));

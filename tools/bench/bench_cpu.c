@@ -229,8 +229,9 @@ static int run_all(struct bench *bench) {
         if (run_format(&result, bench, format->tag, &err) != PLEC_OK) return fail(name, &err);
         double ratio = result.gbps / result.read_gbps;
         bool good = result.worst_nmse < nmse_most && ratio >= bench->options->least;
+        char kernel[PLEC_KERNEL_NAME_MAX];
         printf("%-8s %-8s %9.0f %9.1f %9.2f %9.2f %6.3f %9.1e%s\n", name,
-               plec_device_kernel_name(bench->device, format->tag),
+               plec_device_kernel_name(bench->device, format->tag, kernel),
                (double)bench->bank.n_bytes / (1 << 20), result.us, result.gbps, result.read_gbps,
                ratio, result.worst_nmse, good ? "" : "  FAILED");
         fflush(stdout);

@@ -211,6 +211,18 @@ static enum plec_status output_norm(double *norm, struct bench *bench, const str
     return status;
 }
 
+/* A kernel's name as a column without a space: "S=mm_bulk,M=mm_sync,L=mm_sync". */
+static const char *one_word(char *out, const char *name) {
+    char *to = out;
+    for (const char *from = name; *from != '\0'; from++)
+        if (*from != ' ')
+            *to++ = *from;
+        else if (from[-1] != ',')
+            *to++ = '=';
+    *to = '\0';
+    return out;
+}
+
 static void print_cell(struct bench *bench, const struct plec_format *format, uint32_t n_tokens,
                        const struct step *step, double seconds, double norm) {
     const struct plec_bench_model *model = &bench->model;
@@ -219,9 +231,10 @@ static void print_cell(struct bench *bench, const struct plec_format *format, ui
     double memory_floor = bytes / (bench->gbs * 1e9);
     double compute_floor = bench->options->tflops > 0 ? flop / (bench->options->tflops * 1e12) : 0;
     bool good = norm > 0 && isfinite(norm);
+    char name[PLEC_KERNEL_NAME_MAX], kernel[PLEC_KERNEL_NAME_MAX];
     printf("%-20s %-9s %-12s %6u %8.1f %11.1f %9.1f %9.2f %7.3f%s%s\n", model->name, format->name,
-           plec_device_kernel_name(bench->device, format->tag), n_tokens, step->distinct,
-           seconds * 1e6, bytes / seconds * 1e-9, flop / seconds * 1e-12,
+           one_word(kernel, plec_device_kernel_name(bench->device, format->tag, name)), n_tokens,
+           step->distinct, seconds * 1e6, bytes / seconds * 1e-9, flop / seconds * 1e-12,
            fmax(memory_floor, compute_floor) / seconds,
            bench->bank.n_stored < model->n_experts ? "  experts share bytes" : "",
            good ? "" : "  WRONG OUTPUT");

@@ -20,8 +20,9 @@ static const struct plec_cli_command command = {
         "  grouped        a kernel runs all tokens of an expert together\n"
         "  dispatched     ... and a run chooses that kernel by itself\n"
         "  production     ... and its speed is measured and held by a test\n\n"
-        "Behind the rung of the CPU stands the kernel that this processor would run. A layer runs "
-        "at the lowest rung of its operands' formats.",
+        "Behind the rung of a device stands the kernel that it would run; where that depends on "
+        "how many rows an expert has, the kernels of experts with up to 8 rows (S), up to 64 (M) "
+        "and more (L). A layer runs at the lowest rung of its operands' formats.",
     .exit_status = "0  done",
     .examples = "$ plectrum kernels\n$ plectrum kernels --json | jq '.rows[] | select(.format == "
                 "\"mxfp4\")'",
@@ -39,8 +40,9 @@ static enum plec_rung reference_rung(const struct plec_programme *programme, uin
 }
 
 static enum plec_rung device_rung(int backend, uint16_t format) {
+    char name[PLEC_KERNEL_NAME_MAX];
     bool runs =
-        devices[backend] != NULL && plec_device_kernel_name(devices[backend], format) != NULL;
+        devices[backend] != NULL && plec_device_kernel_name(devices[backend], format, name) != NULL;
     return runs ? PLEC_RUNG_DISPATCHED : PLEC_RUNG_REPRESENTABLE;
 }
 
@@ -60,10 +62,10 @@ static const struct plec_backend_facts backends[N_BACKENDS] = {
     [CUDA] = {"cuda", cuda_rung},
 };
 
-/* The kernel a backend would run, or NULL. */
-static const char *kernel_of(const struct plec_registry_row *row) {
+/* The kernel a backend would run, or NULL. name [PLEC_KERNEL_NAME_MAX]: it may be kept there. */
+static const char *kernel_of(const struct plec_registry_row *row, char *name) {
     struct plec_device *device = devices[row->backend - backends];
-    return device != NULL ? plec_device_kernel_name(device, row->format->tag) : NULL;
+    return device != NULL ? plec_device_kernel_name(device, row->format->tag, name) : NULL;
 }
 
 static json_t *backend_json(int i) {
@@ -90,10 +92,11 @@ static json_t *programme_json(const struct plec_programme *programme) {
 }
 
 static void row_json(void *user, const struct plec_registry_row *row) {
-    plec_json_list_item(user,
-                        json_pack("{s:s, s:s, s:s, s:s, s:s?}", "programme", row->programme->name,
-                                  "format", row->format->name, "backend", row->backend->name,
-                                  "rung", plec_rung_name(row->rung), "kernel", kernel_of(row)));
+    char name[PLEC_KERNEL_NAME_MAX];
+    plec_json_list_item(user, json_pack("{s:s, s:s, s:s, s:s, s:s?}", "programme",
+                                        row->programme->name, "format", row->format->name,
+                                        "backend", row->backend->name, "rung",
+                                        plec_rung_name(row->rung), "kernel", kernel_of(row, name)));
 }
 
 static int print_json(void) {
@@ -163,8 +166,8 @@ static void compare_row(void *user, const struct plec_registry_row *row) {
 static void print_row(void *user, const struct plec_registry_row *row) {
     const struct table *table = user;
     if (row->programme != table->programme) return;
-    char cell[64];
-    const char *kernel = kernel_of(row);
+    char cell[128], name[PLEC_KERNEL_NAME_MAX];
+    const char *kernel = kernel_of(row, name);
     snprintf(cell, sizeof cell, "%s%s%s%s", plec_rung_name(row->rung), kernel ? " (" : "",
              kernel ? kernel : "", kernel ? ")" : "");
     if (row->backend == &backends[0]) printf("  %-12s", row->format->name);
