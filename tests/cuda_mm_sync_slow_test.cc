@@ -10,7 +10,7 @@ using namespace plec_test;
 
 /* The values of one case, and the pairs of values it has. */
 enum { FORMAT, LAYOUT, ACTIVATION, HIDDEN, INTERMEDIATE, N_FACTORS };
-const uint32_t N_VALUES[N_FACTORS] = {18, 4, PLEC_N_ACTIVATIONS, 6, 6};
+const uint32_t N_VALUES[N_FACTORS] = {uint32_t(N_MM_FORMATS), 4, PLEC_N_ACTIVATIONS, 6, 6};
 const uint32_t DIMS[] = {32, 96, 672, 704, 2880, 2944};
 typedef std::vector<uint32_t> Case;
 typedef std::set<std::vector<uint32_t>> Pairs;

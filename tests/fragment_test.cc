@@ -103,6 +103,8 @@ TEST(FragmentScales, EveryByteOverEveryCode) {
     every_scale_byte<Fragment<PLEC_FORMAT_MXFP8, plec_fragment_mxfp8>>();
     every_scale_byte<Fragment<PLEC_FORMAT_NVFP4, plec_fragment_nvfp4>>();
     every_scale_byte<Fragment<PLEC_FORMAT_FP4_LARQL, plec_fragment_fp4_larql>>();
+    every_scale_byte<Fragment<PLEC_FORMAT_GGUF_MXFP4, plec_fragment_gguf_mxfp4>>();
+    every_scale_byte<Fragment<PLEC_FORMAT_GGUF_NVFP4, plec_fragment_gguf_nvfp4>>();
 }
 
 TEST(FragmentFloats, EveryBitPatternIsExact) {

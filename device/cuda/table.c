@@ -50,6 +50,8 @@
     X(plec_cuda_mm_sync_mxfp4)                                                                     \
     X(plec_cuda_mm_sync_mxfp8)                                                                     \
     X(plec_cuda_mm_sync_nvfp4)                                                                     \
+    X(plec_cuda_mm_sync_gguf_mxfp4)                                                                \
+    X(plec_cuda_mm_sync_gguf_nvfp4)                                                                \
     X(plec_cuda_plain_q2_0)
 
 #define DECLARE(name) extern const struct plec_cuda_gemm name;

@@ -180,14 +180,18 @@ template <class T> void every_scale_byte() {
     m.values.resize(values_bytes), m.scales.resize(scales_bytes);
     bool larql = T::tag == PLEC_FORMAT_FP4_LARQL, trailing = format->geometry == PLEC_TRAILING;
     size_t n_blocks = 256u * (256u / format->block_elems);
-    size_t n_codes = larql ? 128 : format->block_bytes;
+    /* codes of a block that has its scales inside: from .. to */
+    size_t from = T::tag == PLEC_FORMAT_GGUF_MXFP4 ? 1 : T::tag == PLEC_FORMAT_GGUF_NVFP4 ? 4 : 0;
+    size_t to = larql ? 128 : format->block_bytes;
     for (uint32_t turn = 0; turn < 256; turn += 5) {
         for (size_t b = 0; b < n_blocks; b++) {
             uint8_t *block = &m.values[b * format->block_bytes];
             uint8_t scale = static_cast<uint8_t>(b / (256u / format->block_elems));
-            for (size_t i = 0; i < n_codes; i++) /* every byte in every place, turn by turn */
+            for (size_t i = from; i < to; i++) /* every byte in every place, turn by turn */
                 block[i] = static_cast<uint8_t>(i * 37 + turn + (i * turn & 3));
-            for (size_t i = n_codes; i < format->block_bytes; i++)
+            for (size_t i = 0; i < from; i++)
+                block[i] = static_cast<uint8_t>(scale + i * turn);
+            for (size_t i = to; i < format->block_bytes; i++)
                 block[i] =
                     i == 136 ? static_cast<uint8_t>(turn * 3) : static_cast<uint8_t>(scale + i);
             if (format->geometry == PLEC_PAIRED) m.scales[b] = scale;

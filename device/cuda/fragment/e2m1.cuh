@@ -1,9 +1,11 @@
-/* e2m1.cuh: fragments of the three formats of E2M1 codes. */
+/* e2m1.cuh: fragments of the formats of E2M1 codes: three of LYRW, two of GGUF. */
 #ifndef PLEC_DEVICE_CUDA_FRAGMENT_E2M1_H
 #define PLEC_DEVICE_CUDA_FRAGMENT_E2M1_H
 
 #include "device/cuda/fragment/eight.cuh"
 #include "lyrw/codec/fp4_larql.h"
+#include "lyrw/codec/gguf_mxfp4.h"
+#include "lyrw/codec/gguf_nvfp4.h"
 #include "lyrw/codec/mxfp4.h"
 #include "lyrw/codec/nvfp4.h"
 
@@ -59,6 +61,49 @@ struct plec_fragment_mxfp4 : plec_fragment_e2m1 {
     }
 };
 
+/* A block's scale byte comes first. 0 is 2^-127, an f32 subnormal; 255 is 2^128, which no f32
+ * holds: its codes are doubled under 254 instead, where 1 is the one that stays finite. */
+struct plec_fragment_gguf_mxfp4 : plec_fragment_e2m1 {
+    typedef plec_fragment_inline<32, sizeof(struct plec_gguf_mxfp4_block)> file;
+    enum { packs = 1, record_words = 2 };
+    PLEC_HD const uint8_t *at(const plec_fragment_row &row, uint32_t k) {
+        return row.blocks + (size_t)(k / 32) * 17;
+    }
+    /* 0 .5 1 1.5 2 3 4 6 twice as large, at most 6: there all but 0 and 1 are infinite. */
+    PLEC_HD uint32_t doubled(uint32_t code) {
+        return (code & 8u) | (0x77765420u >> 4 * (code & 7u) & 15u);
+    }
+    PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
+        const uint8_t *block = at(row, k);
+        uint32_t code = plec_fragment_split_nibble(block + 1, k % 32);
+        return block[0] == 255u ? doubled(code) : code;
+    }
+    PLEC_HD void pack(uint32_t *words, const plec_fragment_row &row, uint32_t k, uint32_t b,
+                      uint32_t c) {
+        const uint8_t *block = at(row, k + 32 * b), *from = block + 1 + 8 * (c & 1u);
+        uint32_t shift = 4 * (c >> 1), first = plec_le32(from) >> shift & 0x0F0F0F0Fu,
+                 second = plec_le32(from + 4) >> shift & 0x0F0F0F0Fu;
+        words[b] = plec_permute(first | first >> 12, second | second >> 12, 0x5410u);
+        if (block[0] != 255u) return;
+        uint32_t word = 0;
+        for (uint32_t i = 0; i < 8; i++)
+            word |= doubled(words[b] >> 4 * i & 15u) << 4 * i;
+        words[b] = word;
+    }
+    PLEC_HD void record(uint32_t *words, const plec_fragment_row &row, uint32_t k) {
+        for (uint32_t i = 0; i < record_words; i++)
+            words[i] = 0;
+        for (uint32_t s = 0; s < 8 && k / 32 + s < row.n_cols / 32; s++) {
+            uint32_t e = at(row, k + 32 * s)[0];
+            words[s / 4] |= (e == 255u ? 254u : e) << 8 * (s & 3);
+        }
+    }
+    PLEC_HD float scale(const uint32_t *record, uint32_t, uint32_t s) {
+        uint32_t bits = plec_f32_bits(plec_fragment_exponent(record[s / 4], s & 3));
+        return plec_bits_f32(bits > 0x00400000u ? bits : 0x00400000u);
+    }
+};
+
 /* The scale's sign goes to its codes, a zero scale makes them zero. */
 PLEC_HD uint32_t plec_fragment_scaled_code(uint32_t code, uint8_t scale) {
     if ((scale & 0x7Fu) == 0u || plec_fragment_e4m3_is_nan(scale)) return 0;
@@ -85,6 +130,33 @@ struct plec_fragment_nvfp4 : plec_fragment_e2m1 {
         for (uint32_t s = first; s < row.n_cols / 16; s += stride)
             if (plec_fragment_e4m3_is_nan(row.scales[s])) return true;
         return false;
+    }
+};
+
+/* Blocks of 64, four scale bytes first, whose values GGUF takes without a sign and never for NaN.
+ */
+struct plec_fragment_gguf_nvfp4 : plec_fragment_e2m1 {
+    typedef plec_fragment_inline<64, sizeof(struct plec_gguf_nvfp4_block)> file;
+    enum { block = 16, unit = plec_fragment_e2m1::unit + 16 };
+    PLEC_HD const uint8_t *at(const plec_fragment_row &row, uint32_t k) {
+        return row.blocks + (size_t)(k / 64) * 36;
+    }
+    PLEC_HD uint32_t code(const plec_fragment_row &row, uint32_t k) {
+        const uint8_t *block = at(row, k);
+        uint32_t g = k % 64 / 16, r = k % 16;
+        if (plec_gguf_ue4m3_half(block[g]) == 0.0f) return 0;
+        return block[4 + 8 * g + r % 8] >> 4 * (r / 8) & 15u;
+    }
+    PLEC_HD void record(uint32_t *words, const plec_fragment_row &row, uint32_t k) {
+        for (uint32_t i = 0; i < record_words; i++)
+            words[i] = 0;
+        for (uint32_t s = k / 16; s < row.n_cols / 16 && s < k / 16 + 16; s++) {
+            float scale = plec_mul(plec_gguf_ue4m3_half(at(row, 16 * s)[s % 4]), 2.0f);
+            words[(s - k / 16) / 4] |= (plec_fragment_e5m3_of(scale) & 255u) << 8 * (s & 3);
+        }
+    }
+    PLEC_HD float scale(const uint32_t *record, uint32_t, uint32_t s) {
+        return plec_fragment_e5m3_value(record[s / 4], s & 3);
     }
 };
 

@@ -113,11 +113,15 @@ PLEC_HD float plec_fragment_exponent(uint32_t word, uint32_t byte) {
     return plec_bits_f32(moved & 0x7F800000u);
 }
 
-/* An E4M3 magnitude without its subnormals: five exponent and three mantissa bits, value times
- * 2^-16 once placed in an f32. 0 has no code: the weights under a zero scale become 0 instead. */
-PLEC_HD uint32_t plec_fragment_e5m3(uint8_t e4m3) {
-    uint32_t bits = plec_f32_bits(plec_e4m3_f32(e4m3 & 0x7Fu));
+/* A number of four significant bits from 2^-15 to 480, as E4M3 scales are, without subnormals: five
+ * exponent and three mantissa bits, value times 2^-16 once placed in an f32. 0 has no code: the
+ * weights under a zero scale become 0 instead. */
+PLEC_HD uint32_t plec_fragment_e5m3_of(float magnitude) {
+    uint32_t bits = plec_f32_bits(magnitude);
     return bits == 0 ? 0 : (bits >> 20) - ((96u + 16u) << 3);
+}
+PLEC_HD uint32_t plec_fragment_e5m3(uint8_t e4m3) {
+    return plec_fragment_e5m3_of(plec_e4m3_f32(e4m3 & 0x7Fu));
 }
 PLEC_HD float plec_fragment_e5m3_value(uint32_t word, uint32_t byte) {
     uint32_t moved = byte == 3 ? word >> 4 : byte == 2 ? word << 4 : word << (20 - 8 * byte);
