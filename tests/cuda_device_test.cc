@@ -59,18 +59,20 @@ TEST_F(Cuda, SaysThatItIsEmulated) {
 }
 
 TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
-    const char *kernel = nullptr;
-    char name[PLEC_KERNEL_NAME_MAX];
+    const char *kernel = nullptr, *of_f32 = nullptr;
+    char name[PLEC_KERNEL_NAME_MAX], other[PLEC_KERNEL_NAME_MAX];
     struct plec_device_info info;
     plec_emu_set_flush_subnormals(true);
     {
         CudaDevice cuda;
         plec_device_get_info(&info, cuda.device);
         kernel = plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name);
+        of_f32 = plec_device_kernel_name(cuda.device, PLEC_FORMAT_F32, other);
     }
     plec_emu_set_flush_subnormals(false);
     EXPECT_NE(std::string(info.name).find("flushes subnormals"), std::string::npos) << info.name;
     EXPECT_STREQ(kernel, "plain");
+    EXPECT_STREQ(of_f32, "mm_fma"); /* has no need of them */
     CudaDevice cuda;
     EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "mm_sync");
 }

@@ -28,7 +28,7 @@ facts() {
         $1 == "threads" { threads[$2] = $3 }
         END { for (key in used) { split(key, k, " ")
                                   print k[1], k[2], used[key], threads[k[1]] } }' |
-        c++filt -p | sed -E 's/unsigned int/uint/g; s/\(int\)//g; s/([<, ])plec_(plain|fragment)_/\1/g;
+        c++filt -p | sed -E 's/unsigned int/uint/g; s/\(int\)//g; s/([<, ])plec_(plain|fragment|fma)_/\1/g;
             s/, /,/g; s/\([a-z ]+\)//g' | sort
 }
 

@@ -101,7 +101,8 @@ static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct
     for (int i = 0; i < 32 && status == PLEC_OK; i++)
         n_kept += kept[i];
     device->flushes = n_kept != 32;
-    if (device->flushes) device->most_rung = PLEC_CUDA_PLAIN;
+    if (device->flushes && device->most_rung > PLEC_CUDA_MM_FMA)
+        device->most_rung = PLEC_CUDA_MM_FMA;
     if (memory != NULL) (void)cudaFree(memory);
     return status;
 }

@@ -53,10 +53,9 @@ struct plec_cuda_table {
 struct plec_cuda_device {
     struct plec_device base;
     int number;
-    uint32_t arch; /* 90: of the device; what was loaded for it may be older */
-    int32_t
-        most_rung; /* PLEC_CUDA_PLAIN when slow kernels were asked for, or nothing else is right */
-    bool flushes;  /* tensor cores take subnormal operands for 0 */
+    uint32_t arch;     /* 90: of the device; what was loaded for it may be older */
+    int32_t most_rung; /* PLEC_CUDA_PLAIN when slow kernels were asked for; _MM_FMA when flushes */
+    bool flushes;      /* tensor cores take subnormal operands for 0 */
     bool batch_invariant; /* of each operand kernels of one order of sums alone */
     uint32_t n_multiprocessors, n_calls;
     uint64_t memory_bytes;

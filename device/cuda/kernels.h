@@ -226,14 +226,19 @@ struct plec_cuda_logits_args {
 
 /* Kernels of one order sum the products of a row in the same order, so that its bits do not depend
  * on which of them ran: of the bits that rounding decides, not of the shape of tiles. */
-enum plec_cuda_order { PLEC_CUDA_ORDER_PLAIN, PLEC_CUDA_ORDER_MMA, PLEC_CUDA_ORDERS };
+enum plec_cuda_order {
+    PLEC_CUDA_ORDER_PLAIN,
+    PLEC_CUDA_ORDER_FMA,
+    PLEC_CUDA_ORDER_MMA,
+    PLEC_CUDA_ORDERS
+};
 
 /* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
  * differ in kernels is two passes, GATE_ALONE by gate's kernels, then UP_LAST by up's. Kernels of
  * one format that are no plain ones share out among the classes of rows what an operand has:
  * down_splits of all of them agree, and each writes every split of its rows. */
 struct plec_cuda_gemm {
-    const char *name; /* "mm_sync", "plain" */
+    const char *name; /* "mm_sync", "mm_fma", "plain" */
     uint16_t format;
     int32_t rung;                       /* enum plec_cuda_rung */
     uint32_t least_arch;                /* 80, 90, ...: of the loaded image */
@@ -259,7 +264,13 @@ struct plec_cuda_gemm {
     uint32_t shared_bytes[PLEC_CUDA_CLASSES]; /* dynamic shared memory of a block, by class */
 };
 /* Higher is faster; of the rungs that run a class of an operand's rows the highest is taken. */
-enum plec_cuda_rung { PLEC_CUDA_PLAIN, PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK, PLEC_CUDA_WGMMA };
+enum plec_cuda_rung {
+    PLEC_CUDA_PLAIN,
+    PLEC_CUDA_MM_FMA,
+    PLEC_CUDA_MM_SYNC,
+    PLEC_CUDA_MM_BULK,
+    PLEC_CUDA_WGMMA
+};
 
 /* Place i of the launch table and its symbol, "plec_cuda_mm_sync_q4_0"; NULL behind the last. */
 const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i);

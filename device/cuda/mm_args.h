@@ -22,6 +22,15 @@ enum plec_mm_kind {
     PLEC_MM_DOWN         /* one matrix; writes a split's share of out */
 };
 
+/* What a gate_up launch makes; a half that stands alone is of a bank whose gate and up are apart.
+ */
+static inline enum plec_mm_kind plec_mm_kind_of(const struct plec_cuda_gate_up_args *args) {
+    if (args->half == PLEC_CUDA_GATE_ALONE) return PLEC_MM_GATE;
+    return args->half == PLEC_CUDA_UP_LAST || args->bank.operands[PLEC_GATE].rows == 0
+               ? PLEC_MM_UP
+               : PLEC_MM_GATE_AND_UP;
+}
+
 /* How a format wants its tokens: see fragment.cuh. */
 struct plec_mm_staging {
     uint32_t block;     /* columns a sum is of: 16 or 32 */

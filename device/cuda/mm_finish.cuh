@@ -51,11 +51,11 @@ static __device__ __forceinline__ void plec_mm_finish(const struct plec_mm_args 
     plec_mm_store_act(args, row, channel, plec_cuda_combine(bank.maths, has_gate, gate, up));
 }
 
-template <class F, int NT>
-static __device__ __forceinline__ void plec_mm_finish_tile(const struct plec_mm_args &args,
-                                                           const struct plec_mm_work &work,
-                                                           const float *out) {
-    typedef plec_mm_shape<F, NT> S;
+/* A tile's products, in shared memory as [token][S::OUT_PITCH], up's channels behind gate's. */
+template <class S>
+static __device__ __forceinline__ void plec_mm_finish_products(const struct plec_mm_args &args,
+                                                               const struct plec_mm_work &work,
+                                                               const float *out) {
     bool both = args.kind == PLEC_MM_GATE_AND_UP;
     uint32_t channels = both ? S::ROWS / 2 : S::ROWS;
 #pragma unroll 1
@@ -66,6 +66,13 @@ static __device__ __forceinline__ void plec_mm_finish_tile(const struct plec_mm_
         plec_mm_finish(args, work, work.tile.first_row + n, channel, products[0],
                        both ? products[S::ROWS / 2] : 0.0f);
     }
+}
+
+template <class F, int NT>
+static __device__ __forceinline__ void plec_mm_finish_tile(const struct plec_mm_args &args,
+                                                           const struct plec_mm_work &work,
+                                                           const float *out) {
+    plec_mm_finish_products<plec_mm_shape<F, NT>>(args, work, out);
 }
 
 #endif

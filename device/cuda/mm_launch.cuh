@@ -113,16 +113,11 @@ static int plec_mm_launch(const struct plec_mm_args *mm, const struct plec_mm_st
 template <class F>
 static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream_t stream) {
     const struct plec_cuda_bank *bank = &args->bank;
-    bool has_gate = bank->operands[PLEC_GATE].rows != 0;
-    bool gate_first =
-        args->half == PLEC_CUDA_GATE_ALONE || (args->half == PLEC_CUDA_GATE_AND_UP && has_gate);
-    int id = gate_first ? PLEC_GATE : PLEC_UP;
     uint32_t n_tokens = args->rows.n_pairs / args->rows.n_slots;
     struct plec_mm_args mm = {};
     mm.bank = *bank, mm.rows = args->rows;
-    mm.kind = args->half == PLEC_CUDA_GATE_ALONE             ? PLEC_MM_GATE
-              : args->half == PLEC_CUDA_UP_LAST || !has_gate ? PLEC_MM_UP
-                                                             : PLEC_MM_GATE_AND_UP;
+    mm.kind = plec_mm_kind_of(args);
+    int id = mm.kind == PLEC_MM_UP ? PLEC_UP : PLEC_GATE;
     mm.n_channels = bank->intermediate_dim, mm.n_splits = 1;
     mm.weights.n_matrices = plec_mm_n_matrices(bank, args->half);
     mm.weights.rows = bank->operands[id].rows, mm.weights.cols = bank->operands[id].cols;

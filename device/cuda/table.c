@@ -32,6 +32,7 @@
     X(plec_cuda_plain_tq1_0)                                                                       \
     X(plec_cuda_plain_tq2_0)                                                                       \
     X(plec_cuda_plain_q1_0)                                                                        \
+    X(plec_cuda_mm_fma_f32)                                                                        \
     X(plec_cuda_mm_sync_f16)                                                                       \
     X(plec_cuda_mm_sync_bf16)                                                                      \
     X(plec_cuda_mm_sync_q4_0)                                                                      \
