@@ -24,6 +24,9 @@ struct plec_stream {
 struct plec_event {
     const struct plec_backend *backend;
 };
+struct plec_graph {
+    const struct plec_backend *backend;
+};
 
 typedef enum plec_status plec_stream_function(void *user, struct plec_error *err);
 
@@ -70,6 +73,7 @@ struct plec_backend {
                                struct plec_error *err);
     bool (*route_workspace)(uint64_t *n_bytes, const struct plec_device *device,
                             const struct plec_router *router, uint32_t n_tokens);
+    bool (*routes)(const struct plec_device *device, const struct plec_router *router);
     enum plec_status (*route)(struct plec_stream *stream, const struct plec_route_args *args,
                               struct plec_error *err);
     bool (*experts_workspace)(uint64_t *n_bytes, const struct plec_device *device,
@@ -82,6 +86,13 @@ struct plec_backend {
                                 struct plec_error *err);
     enum plec_status (*scale)(struct plec_stream *stream, float *x, uint64_t n, float factor,
                               struct plec_error *err);
+    enum plec_status (*graph_begin)(struct plec_stream *stream, struct plec_error *err);
+    enum plec_status (*graph_end)(struct plec_graph **out, struct plec_stream *stream,
+                                  struct plec_error *err);
+    enum plec_status (*graph_launch)(struct plec_graph *graph, struct plec_error *err);
+    void (*graph_close)(struct plec_graph *graph);
+    enum plec_status (*graph_refresh)(struct plec_stream *stream, const struct plec_bank *bank,
+                                      struct plec_error *err);
     /* name [PLEC_KERNEL_NAME_MAX] holds what is no constant */
     const char *(*kernel_name)(const struct plec_device *device, uint16_t format, char *name);
     const char *(*operand_kernel)(const struct plec_device *device, const struct plec_bank *bank,

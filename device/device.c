@@ -141,6 +141,10 @@ bool plec_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
     return device->backend->route_workspace(n_bytes, device, router, n_tokens);
 }
 
+bool plec_device_routes(const struct plec_device *device, const struct plec_router *router) {
+    return device->backend->routes(device, router);
+}
+
 enum plec_status plec_launch_route(struct plec_stream *stream, const struct plec_route_args *args,
                                    struct plec_error *err) {
     return stream->backend->route(stream, args, err);
@@ -169,6 +173,29 @@ enum plec_status plec_launch_sigmoid(struct plec_stream *stream, float *x, uint6
 enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
                                    struct plec_error *err) {
     return stream->backend->scale(stream, x, n, factor, err);
+}
+
+enum plec_status plec_graph_begin(struct plec_stream *stream, struct plec_error *err) {
+    return stream->backend->graph_begin(stream, err);
+}
+
+enum plec_status plec_graph_end(struct plec_graph **out, struct plec_stream *stream,
+                                struct plec_error *err) {
+    *out = NULL;
+    return stream->backend->graph_end(out, stream, err);
+}
+
+enum plec_status plec_graph_launch(struct plec_graph *graph, struct plec_error *err) {
+    return graph->backend->graph_launch(graph, err);
+}
+
+void plec_graph_close(struct plec_graph *graph) {
+    if (graph != NULL) graph->backend->graph_close(graph);
+}
+
+enum plec_status plec_graph_refresh(struct plec_stream *stream, const struct plec_bank *bank,
+                                    struct plec_error *err) {
+    return stream->backend->graph_refresh(stream, bank, err);
 }
 
 const char *plec_device_kernel_name(const struct plec_device *device, uint16_t format, char *name) {

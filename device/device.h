@@ -23,6 +23,7 @@ extern "C" {
 struct plec_device;
 struct plec_stream;
 struct plec_event;
+struct plec_graph;
 
 enum plec_device_kind { PLEC_DEVICE_CPU, PLEC_DEVICE_CUDA };
 
@@ -71,6 +72,8 @@ struct plec_device_info {
     uint64_t memory_bytes; /* in all; 0 when unknown */
     int32_t numa_node;     /* the node of the host it is attached to; -1: none, or unknown */
     bool needs_upload;     /* launches read device memory alone: weights are copied there first */
+    uint32_t graph_banks, graph_entries; /* most banks, and entries of all of them, that graphs may
+                                            read; 0: the device has no graphs */
 };
 
 /* The backend of a kind in this program: "CPU", "CUDA", "CUDA emulated on the CPU"; NULL when it
@@ -169,6 +172,9 @@ PLEC_MUST_USE enum plec_status plec_launch_route(struct plec_stream *stream,
                                                  const struct plec_route_args *args,
                                                  struct plec_error *err);
 
+/* Whether the device runs this router: what plec_launch_route would refuse is known before. */
+bool plec_device_routes(const struct plec_device *device, const struct plec_router *router);
+
 /* A launch of experts whole, or cut where experts arrive one after another: BEGIN, then PARTs that
  * name every expert with pairs once, in any order, then FINISH, with one workspace and otherwise
  * equal arguments, make what ALL makes, bit for bit. An entry is read by the PART that names it
@@ -224,6 +230,30 @@ PLEC_MUST_USE enum plec_status plec_launch_sigmoid(struct plec_stream *stream, f
                                                    struct plec_error *err);
 PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, float *x, uint64_t n,
                                                  float factor, struct plec_error *err);
+
+/* Graphs: launches of a stream captured once, and replayed with what lies in device memory then:
+ * ids, weights, x, where a bank's entries are. Nothing of a routing is in a graph. Only launches
+ * and fills are captured: no copy, no call, no event, no experts launch in parts.
+ *
+ * Begin: launches on the stream are captured instead of run, until end; waits for the stream first.
+ * Entries of a bank whose launch is captured must be those of an earlier launch or of a refresh:
+ * else the launch is refused, PLEC_BAD_INPUT "TableNotCurrent". PLEC_UNSUPPORTED "NoGraphs" on a
+ * device, or with kernels, that cannot be captured. */
+PLEC_MUST_USE enum plec_status plec_graph_begin(struct plec_stream *stream, struct plec_error *err);
+/* Ends the capture. PLEC_NO_DEVICE "CudaFailed" when something in between cannot be captured; then
+ * *out is NULL and the stream works as before. */
+PLEC_MUST_USE enum plec_status plec_graph_end(struct plec_graph **out, struct plec_stream *stream,
+                                              struct plec_error *err);
+/* Runs what was captured, in the order of the stream it was captured on: faults of its kernels are
+ * told by that stream. */
+PLEC_MUST_USE enum plec_status plec_graph_launch(struct plec_graph *graph, struct plec_error *err);
+/* Waits for the stream, which must be open, and frees the graph. NULL is nothing. */
+void plec_graph_close(struct plec_graph *graph);
+/* Makes a bank's entries, as they are now, the ones that launches and replays behind it read:
+ * before a capture, and before a replay when entries moved. */
+PLEC_MUST_USE enum plec_status plec_graph_refresh(struct plec_stream *stream,
+                                                  const struct plec_bank *bank,
+                                                  struct plec_error *err);
 
 /* Which kernel a format runs with on this device: "avx512", "avx2", "plain_c"; NULL when there is
  * none. Where it depends on how many rows an expert has, all of them by class, S (up to 8 rows), M

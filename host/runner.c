@@ -43,6 +43,27 @@ static enum plec_status bind_layers(struct plec_runner *runner, struct plec_cont
     return status;
 }
 
+/* Decides on graphs: of all layers, while the device can keep their tables. */
+static void choose_graphs(struct plec_runner *runner, const struct plec_device_info *info,
+                          const struct plec_runner_options *options) {
+    uint64_t n_banks = 0, n_entries = 0;
+    for (size_t i = 0; i < runner->n_layers; i++) {
+        const struct plec_layer *layer = &runner->layers[i].bound.layer;
+        const struct plec_bank *const banks[] = {&layer->routed, &layer->shared, &layer->dense};
+        for (int b = 0; b < 3; b++) {
+            n_banks += banks[b]->n_entries > 0;
+            n_entries += banks[b]->n_entries;
+        }
+    }
+    if (options->eager || info->graph_entries == 0) return;
+    runner->graphs = n_banks <= info->graph_banks && n_entries <= info->graph_entries;
+    if (!runner->graphs)
+        plec_log_write(&options->log, PLEC_LOG_RUN,
+                       "no graphs: %llu experts in %llu banks, the device keeps tables of %u in %u",
+                       (unsigned long long)n_entries, (unsigned long long)n_banks,
+                       info->graph_entries, info->graph_banks);
+}
+
 static enum plec_status open_device(struct plec_runner *runner,
                                     const struct plec_runner_options *options,
                                     struct plec_error *err) {
@@ -63,6 +84,7 @@ static enum plec_status open_device(struct plec_runner *runner,
     plec_device_get_info(&info, runner->device);
     memcpy(runner->device_name, info.name, sizeof runner->device_name);
     runner->needs_upload = info.needs_upload;
+    choose_graphs(runner, &info, options);
     return PLEC_OK;
 }
 
@@ -103,7 +125,9 @@ static enum plec_status open_inputs(struct plec_runner *runner, struct plec_erro
     runner->ids = alloc_input(runner, slots, sizeof *runner->ids, err);
     if (runner->ids == NULL) return PLEC_NO_MEMORY;
     runner->weights_f32 = alloc_input(runner, slots, sizeof *runner->weights_f32, err);
-    return runner->weights_f32 != NULL ? PLEC_OK : PLEC_NO_MEMORY;
+    if (runner->weights_f32 == NULL) return PLEC_NO_MEMORY;
+    runner->marks = alloc_input(runner, tokens, sizeof *runner->marks, err);
+    return runner->marks != NULL ? PLEC_OK : PLEC_NO_MEMORY;
 }
 
 static void close_inputs(struct plec_runner *runner) {
@@ -111,6 +135,7 @@ static void close_inputs(struct plec_runner *runner) {
     plec_pinned_free(runner->device, runner->x);
     plec_pinned_free(runner->device, runner->ids);
     plec_pinned_free(runner->device, runner->weights_f32);
+    plec_pinned_free(runner->device, runner->marks);
 }
 
 static enum plec_status open_buffers(struct plec_runner *runner, struct plec_error *err) {
@@ -125,27 +150,51 @@ static enum plec_status open_buffers(struct plec_runner *runner, struct plec_err
     return runner->scratch != NULL ? PLEC_OK : PLEC_NO_MEMORY;
 }
 
-static enum plec_status open_step(struct plec_runner *runner, struct plec_error *err) {
+/* Layers that stream: routed, with experts to choose from. */
+static bool streams(const struct plec_runner_layer *layer,
+                    const struct plec_runner_options *options) {
+    return options->stream.device_budget != 0 && !layer->bound.dense &&
+           layer->bound.layer.routed.n_entries > 1;
+}
+
+/* Whether a layer's routing can stay on the device: where experts are streamed the host has to know
+ * it, and some routers read what is not there. */
+static bool device_routes(const struct plec_runner *runner, const struct plec_runner_layer *layer,
+                          const struct plec_runner_options *options) {
+    const struct plec_bound_layer *bound = &layer->bound;
+    return runner->needs_upload && !options->host_router && !bound->dense &&
+           bound->token_table == NULL && !bound->router_input_required &&
+           plec_matrix_present(&bound->layer.router.weight) && !streams(layer, options) &&
+           plec_device_routes(runner->device, &bound->layer.router);
+}
+
+static enum plec_status open_step(struct plec_runner *runner,
+                                  const struct plec_runner_options *options,
+                                  struct plec_error *err) {
     if (runner->reference) return PLEC_OK;
     struct plec_arena scratch = {NULL};
     const struct plec_layer **layers =
         plec_arena_alloc(&scratch, runner->n_layers, sizeof *layers, err);
     if (layers == NULL) return PLEC_NO_MEMORY;
-    for (size_t i = 0; i < runner->n_layers; i++)
-        layers[i] = &runner->layers[i].bound.layer;
-    struct plec_step_limits limits = {runner->max_tokens, runner->max_slots};
+    struct plec_step_limits limits = {runner->max_tokens, runner->max_slots, false};
+    for (size_t i = 0; i < runner->n_layers; i++) {
+        struct plec_runner_layer *layer = &runner->layers[i];
+        layers[i] = &layer->bound.layer;
+        layer->routes = device_routes(runner, layer, options);
+        limits.routes = limits.routes || layer->routes;
+    }
     enum plec_status status =
         plec_step_open(&runner->step, runner->device, layers, runner->n_layers, &limits, err);
     plec_arena_close(&scratch);
     return status;
 }
 
-/* Lists the layers that stream: routed, with experts to choose from. */
-static uint32_t list_streamed(struct plec_streamer_layer *out, struct plec_runner *runner) {
+static uint32_t list_streamed(struct plec_streamer_layer *out, struct plec_runner *runner,
+                              const struct plec_runner_options *options) {
     uint32_t n = 0;
     for (size_t i = 0; i < runner->n_layers; i++) {
         struct plec_runner_layer *layer = &runner->layers[i];
-        if (layer->bound.dense || layer->bound.layer.routed.n_entries <= 1) continue;
+        if (!streams(layer, options)) continue;
         layer->streamed = n;
         runner->streamed[n] = (uint32_t)i;
         out[n++] = (struct plec_streamer_layer){layer->number, &layer->bound.layer.routed};
@@ -174,7 +223,7 @@ static enum plec_status open_streamer(struct plec_runner *runner, struct plec_co
     runner->streamed =
         plec_arena_alloc(&runner->buffers, runner->n_layers, sizeof *runner->streamed, err);
     if (layers == NULL || runner->streamed == NULL) return PLEC_NO_MEMORY;
-    uint32_t n = list_streamed(layers, runner);
+    uint32_t n = list_streamed(layers, runner, options);
     if (n == 0) {
         plec_log_write(&options->log, PLEC_LOG_RUN, "no layer has routed experts to stream");
         return PLEC_OK;
@@ -202,8 +251,10 @@ static enum plec_status upload_layers(struct plec_runner *runner, struct plec_er
         if (runner->device != NULL)
             plec_device_experts_kernels(layer->kernels, runner->device, &layer->on_device.routed);
         if (!runner->needs_upload) continue;
+        unsigned parts = (layer->streamed == PLEC_NOT_STREAMED ? PLEC_UPLOAD_ROUTED : 0) |
+                         (layer->routes ? PLEC_UPLOAD_ROUTER : 0);
         status = plec_upload_open(&layer->upload, &layer->on_device, runner->device,
-                                  &layer->bound.layer, layer->streamed == PLEC_NOT_STREAMED, err);
+                                  &layer->bound.layer, parts, err);
         if (status != PLEC_OK)
             plec_error_context(err, "weights of layer %u on the device", layer->number);
     }
@@ -239,7 +290,7 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     if (status == PLEC_OK) set_limits(runner, options);
     if (status == PLEC_OK) status = open_inputs(runner, err);
     if (status == PLEC_OK) status = open_buffers(runner, err);
-    if (status == PLEC_OK) status = open_step(runner, err);
+    if (status == PLEC_OK) status = open_step(runner, options, err);
     if (status == PLEC_OK) status = open_streamer(runner, container, options, err);
     if (status == PLEC_OK) status = upload_layers(runner, err);
     if (status != PLEC_OK) {
@@ -254,6 +305,8 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
 void plec_runner_close(struct plec_runner *runner) {
     if (runner == NULL) return;
     plec_streamer_close(runner->streamer);
+    for (size_t i = 0; i < runner->n_layers; i++)
+        plec_step_graphs_close(&runner->layers[i].graphs);
     plec_step_close(&runner->step);
     for (size_t i = 0; i < runner->n_layers; i++)
         plec_upload_close(&runner->layers[i].upload);
@@ -270,8 +323,8 @@ void plec_runner_close(struct plec_runner *runner) {
 
 /* --- views ----------------------------------------------------------------------------------- */
 
-const struct plec_runner_layer *plec_runner_find_layer(const struct plec_runner *runner,
-                                                       uint32_t number) {
+struct plec_runner_layer *plec_runner_find_layer(const struct plec_runner *runner,
+                                                 uint32_t number) {
     for (size_t i = 0; i < runner->n_layers; i++)
         if (runner->layers[i].number == number) return &runner->layers[i];
     return NULL;
@@ -287,6 +340,11 @@ bool plec_runner_stream_stats(struct plec_stream_stats *out, const struct plec_r
     if (runner->streamer == NULL) return false;
     plec_streamer_get_stats(out, runner->streamer);
     return true;
+}
+
+bool plec_runner_graph_stats(struct plec_graph_stats *out, const struct plec_runner *runner) {
+    *out = runner->graphs ? runner->step.stats : (struct plec_graph_stats){0};
+    return runner->graphs;
 }
 
 struct plec_streamer *plec_runner_streamer(const struct plec_runner *runner) {

@@ -1,13 +1,15 @@
 /* runner.h: the public face: runs the layers of a container on a device.
  *
  * Owns: the device, its streams, the bound layers, the streaming of experts and every buffer of a
- * step, all made at open: a forward allocates nothing. Forward on one runner from several threads
+ * step, all made at open: a forward allocates nothing, but for the graph that it captures when a
+ * layer's steps have one size for the second time. Forward on one runner from several threads
  * is safe; calls queue.
  */
 #ifndef PLEC_HOST_RUNNER_H
 #define PLEC_HOST_RUNNER_H
 
 #include "host/container.h"
+#include "host/step.h"
 #include "host/streamer.h"
 #include "host/tracer.h"
 
@@ -22,9 +24,15 @@ enum plec_run_device { PLEC_RUN_AUTO, PLEC_RUN_CPU, PLEC_RUN_CUDA, PLEC_RUN_REFE
 struct plec_runner_options {
     enum plec_run_device device; /* auto: CUDA when it is built and present, else CPU */
     uint32_t max_tokens;         /* most tokens of one forward; 0: 4096. Buffers are sized by it */
-    uint32_t max_slots;     /* most slots a token of a caller's routing; 0: the layer's top_k */
-    uint32_t n_threads;     /* 0: the processors available */
-    bool plain_c;           /* CPU: no vector kernels */
+    uint32_t max_slots; /* most slots a token of a caller's routing; 0: the layer's top_k */
+    uint32_t n_threads; /* 0: the processors available */
+    bool plain_c;       /* CPU: no vector kernels */
+    bool eager;         /* CUDA: every kernel of a step is launched by itself. Else steps of up to
+                           64 tokens of resident layers are captured as graphs and replayed, with
+                           the same output, bit for bit */
+    bool host_router;   /* CUDA: the host routes, as it does for streamed layers and for routers
+                           that read something else than the hidden state. Else the device: the
+                           same experts, weights within a rounding of f32 */
     const uint32_t *layers; /* [n_layers] layers to bind; NULL: every layer */
     size_t n_layers;
     struct plec_stream_options stream; /* device_budget 0: experts are used where their files are
@@ -60,7 +68,8 @@ struct plec_forward_args {
     uint32_t n_slots;     /* of the caller's routing */
     bool routed_only;     /* leave shared and dense experts out */
     /* Ends of a step before it is whole: looked at while it queues behind others, before each bank,
-     * and before and while experts are awaited; what a device has begun is waited for. */
+     * or once before a graph, and before and while experts are awaited; what a device has begun is
+     * waited for. */
     uint64_t timeout_ns; /* from the call on: "DeadlinePast"; 0: none */
     bool (*cancelled)(
         void *user); /* asked by the calling thread: true is "Cancelled"; NULL: never */
@@ -87,6 +96,9 @@ PLEC_MUST_USE enum plec_status plec_runner_forward(struct plec_runner *runner,
 const struct plec_bound_layer *plec_runner_layer(const struct plec_runner *runner, uint32_t layer);
 /* What streaming did, and what it has; false: nothing is streamed, *out is zeroed. Any thread. */
 bool plec_runner_stream_stats(struct plec_stream_stats *out, const struct plec_runner *runner);
+/* How steps were launched: as graphs or kernel by kernel; false: the device has no graphs, or they
+ * are off, and *out is zeroed. Not while a forward runs. */
+bool plec_runner_graph_stats(struct plec_graph_stats *out, const struct plec_runner *runner);
 /* The streamer itself, and the index it knows a layer by (UINT32_MAX: not streamed); NULL: nothing
  * is streamed. Views. */
 struct plec_streamer *plec_runner_streamer(const struct plec_runner *runner);

@@ -238,8 +238,10 @@ static void give_turn(struct plec_runner *runner) {
     pthread_mutex_unlock(&runner->lock);
 }
 
-static enum plec_status compute(struct plec_runner *runner, const struct plec_runner_layer *from,
-                                struct stop *stop, uint32_t n_slots, struct plec_error *err) {
+/* routing: NULL, or where the device that routes puts it. */
+static enum plec_status compute(struct plec_runner *runner, struct plec_runner_layer *from,
+                                struct stop *stop, uint32_t n_slots,
+                                const struct plec_step_routing *routing, struct plec_error *err) {
     const struct plec_forward_args *args = stop->args;
     const struct plec_layer *layer = &from->bound.layer;
     if (runner->reference) {
@@ -272,7 +274,9 @@ static enum plec_status compute(struct plec_runner *runner, const struct plec_ru
                                   .x = runner->x,
                                   .ids = runner->ids,
                                   .weights = runner->weights_f32,
+                                  .routing = routing,
                                   .routed_only = args->routed_only,
+                                  .graphs = runner->graphs ? &from->graphs : NULL,
                                   .source = from->streamed != PLEC_NOT_STREAMED ? &source : NULL,
                                   .may_go_on = may_go_on,
                                   .user = stop,
@@ -328,13 +332,21 @@ static void blank_unrouted(struct plec_runner *runner, const struct plec_forward
     }
 }
 
-static enum plec_status forward(struct plec_runner *runner, const struct plec_runner_layer *from,
-                                struct stop *stop, struct plec_error *err) {
+static void give_routing(const struct plec_runner *runner, const struct plec_forward_args *args,
+                         uint32_t n_slots) {
+    size_t n = (size_t)args->n_tokens * n_slots;
+    if (args->ids_out != NULL) memcpy(args->ids_out, runner->ids, n * sizeof *args->ids_out);
+    if (args->weights_out != NULL)
+        memcpy(args->weights_out, runner->weights_f32, n * sizeof *args->weights_out);
+}
+
+/* Widened hidden states are in runner->x. */
+static enum plec_status forward_routed_here(struct plec_runner *runner,
+                                            struct plec_runner_layer *from, struct stop *stop,
+                                            struct plec_error *err) {
     const struct plec_forward_args *args = stop->args;
     const struct plec_bound_layer *layer = &from->bound;
     uint32_t hidden_size = layer->layer.hidden_size, n_slots = 0;
-    plec_tracer_begin(runner->tracer, PLEC_TRACE_ROUTE, from->number, args->n_tokens);
-    widen(runner->x, args->hidden, args->hidden_type, (size_t)args->n_tokens * hidden_size);
     enum plec_status routed = route(runner, &n_slots, layer, args, err);
     plec_tracer_end(runner->tracer, PLEC_TRACE_ROUTE, from->number, routed);
     bool some_unrouted = routed == PLEC_BAD_INPUT && strcmp(err->name, "NanScores") == 0;
@@ -344,23 +356,73 @@ static enum plec_status forward(struct plec_runner *runner, const struct plec_ru
     for (size_t i = 0; i < n; i++)
         runner->weights_f32[i] = (float)runner->weights[i];
     struct plec_error compute_error;
-    enum plec_status status = compute(runner, from, stop, n_slots, &compute_error);
+    enum plec_status status = compute(runner, from, stop, n_slots, NULL, &compute_error);
     if (status != PLEC_OK) {
         *err = compute_error;
         return status;
     }
     blank_unrouted(runner, args, hidden_size, n_slots);
-    if (args->ids_out != NULL) memcpy(args->ids_out, runner->ids, n * sizeof *args->ids_out);
-    if (args->weights_out != NULL)
-        memcpy(args->weights_out, runner->weights_f32, n * sizeof *args->weights_out);
+    give_routing(runner, args, n_slots);
     return routed;
+}
+
+/* What is wrong with a token that the device could not route, in the words of the host's router. */
+static enum plec_status explain_unrouted(struct plec_runner *runner,
+                                         const struct plec_bound_layer *layer, uint32_t first_token,
+                                         uint32_t token, struct plec_error *err) {
+    uint32_t top_k = layer->layer.router.top_k;
+    struct plec_routing_args routing = {.layer = layer,
+                                        .n_tokens = 1,
+                                        .first_token = first_token + token,
+                                        .x = runner->x + (size_t)token * layer->layer.hidden_size,
+                                        .ids = runner->ids + (size_t)token * top_k,
+                                        .weights = runner->weights,
+                                        .unrouted = runner->unrouted + token,
+                                        .scratch = runner->scratch};
+    if (plec_router_route(&routing, err) == PLEC_BAD_INPUT) return PLEC_BAD_INPUT;
+    runner->unrouted[token] = true;
+    return plec_fail(err, PLEC_BAD_INPUT, "NanScores",
+                     "token %u: its scores are no numbers on the device", first_token + token);
+}
+
+/* The same with the router's work among the device's: nothing comes back before the output. */
+static enum plec_status forward_routed_there(struct plec_runner *runner,
+                                             struct plec_runner_layer *from, struct stop *stop,
+                                             struct plec_error *err) {
+    const struct plec_forward_args *args = stop->args;
+    const struct plec_router *router = &from->bound.layer.router;
+    struct plec_step_routing routing = {runner->ids, runner->weights_f32, runner->marks};
+    plec_tracer_end(runner->tracer, PLEC_TRACE_ROUTE, from->number, PLEC_OK);
+    enum plec_status status = compute(runner, from, stop, router->top_k, &routing, err);
+    if (status != PLEC_OK) return status;
+    enum plec_status routed = PLEC_OK;
+    for (uint32_t t = 0; t < args->n_tokens; t++) {
+        runner->unrouted[t] = runner->marks[t] != 0;
+        if (runner->unrouted[t] && routed == PLEC_OK)
+            routed = explain_unrouted(runner, &from->bound, args->first_token, t, err);
+    }
+    blank_unrouted(runner, args, from->bound.layer.hidden_size, router->top_k);
+    give_routing(runner, args, router->top_k);
+    return routed;
+}
+
+/* A token with a NaN is the host's to tell of. */
+static enum plec_status forward(struct plec_runner *runner, struct plec_runner_layer *from,
+                                struct stop *stop, struct plec_error *err) {
+    const struct plec_forward_args *args = stop->args;
+    size_t n = (size_t)args->n_tokens * from->bound.layer.hidden_size;
+    plec_tracer_begin(runner->tracer, PLEC_TRACE_ROUTE, from->number, args->n_tokens);
+    widen(runner->x, args->hidden, args->hidden_type, n);
+    if (from->routes && args->ids == NULL && find_nan(runner->x, n) == n)
+        return forward_routed_there(runner, from, stop, err);
+    return forward_routed_here(runner, from, stop, err);
 }
 
 enum plec_status plec_runner_forward(struct plec_runner *runner,
                                      const struct plec_forward_args *args, struct plec_error *err) {
     struct plec_error own;
     if (err == NULL) err = &own;
-    const struct plec_runner_layer *layer = plec_runner_find_layer(runner, args->layer);
+    struct plec_runner_layer *layer = plec_runner_find_layer(runner, args->layer);
     if (layer == NULL)
         return plec_fail(err, PLEC_MISSING, "NoSuchLayer", "layer %u is not open in this runner",
                          args->layer);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "host/runner.h"
-#include "host/step.h"
 #include "host/upload.h"
 
 enum { PLEC_NOT_STREAMED = UINT32_MAX };
@@ -21,6 +20,8 @@ struct plec_runner_layer {
     struct plec_layer on_device; /* bound.layer as launches read it */
     struct plec_upload upload;   /* what on_device points at, where the device wants it */
     uint32_t streamed;           /* its index in the streamer; PLEC_NOT_STREAMED */
+    bool routes;                 /* the device routes, by on_device.router */
+    struct plec_step_graphs graphs;
 };
 
 struct plec_runner {
@@ -31,6 +32,7 @@ struct plec_runner {
     struct plec_tracer *tracer; /* NULL: nobody is told */
     struct plec_device *device; /* NULL on the reference */
     bool needs_upload;          /* of the device */
+    bool graphs;                /* steps of layers that are not streamed are captured */
     char device_name[128];
     struct plec_runner_layer *layers; /* [n_layers] */
     size_t n_layers;
@@ -40,6 +42,7 @@ struct plec_runner {
     float *x;           /* [max_tokens, widest hidden] */
     int32_t *ids;       /* [max_tokens, max_slots] */
     float *weights_f32; /* [max_tokens, max_slots] */
+    uint8_t *marks;     /* [max_tokens] of tokens that the device could not route */
 
     struct plec_arena buffers; /* holds all of these */
     double *weights;           /* [max_tokens, max_slots] */
@@ -55,7 +58,6 @@ struct plec_runner {
 };
 
 /* The layer with a number; NULL: the runner does not have it. */
-const struct plec_runner_layer *plec_runner_find_layer(const struct plec_runner *runner,
-                                                       uint32_t number);
+struct plec_runner_layer *plec_runner_find_layer(const struct plec_runner *runner, uint32_t number);
 
 #endif

@@ -24,6 +24,11 @@ static bool add_bank(struct widths *widths, const struct plec_device *device,
 
 static bool add_layer(struct widths *widths, const struct plec_device *device,
                       const struct plec_layer *layer, const struct plec_step_limits *limits) {
+    uint64_t route = 0;
+    if (limits->routes && plec_matrix_present(&layer->router.weight) &&
+        !plec_route_workspace(&route, device, &layer->router, limits->max_tokens))
+        return false;
+    widths->workspace = larger(widths->workspace, route);
     widths->hidden = larger(widths->hidden, layer->hidden_size);
     widths->latent = larger(widths->latent, layer->latent_in.rows);
     if (plec_matrix_present(&layer->latent_out))
@@ -50,15 +55,16 @@ static enum plec_status alloc_rows(void *out, struct plec_step *step, uint64_t w
 }
 
 static enum plec_status alloc_all(struct plec_step *step, const struct widths *widths,
-                                  uint32_t max_slots, struct plec_error *err) {
+                                  const struct plec_step_limits *limits, struct plec_error *err) {
+    void *unrouted = NULL;
     const struct {
         void *to;
         uint64_t width;
     } rows[] = {
         {&step->x, widths->hidden},
         {&step->y, widths->hidden},
-        {&step->ids, max_slots},
-        {&step->weights, max_slots},
+        {&step->ids, limits->max_slots},
+        {&step->weights, limits->max_slots},
         {&step->latent, widths->latent},
         {&step->routed, widths->routed},
         {&step->gate, 1},
@@ -68,6 +74,9 @@ static enum plec_status alloc_all(struct plec_step *step, const struct widths *w
         status = alloc_rows(rows[i].to, step, rows[i].width, err);
     if (status == PLEC_OK && widths->workspace > 0)
         status = plec_device_alloc(&step->workspace, step->device, widths->workspace, err);
+    if (status == PLEC_OK && limits->routes)
+        status = plec_device_alloc(&unrouted, step->device, limits->max_tokens, err);
+    step->unrouted = unrouted;
     return status;
 }
 
@@ -84,15 +93,15 @@ enum plec_status plec_step_open(struct plec_step *out, struct plec_device *devic
                              "the workspace of %u tokens overflows", limits->max_tokens);
     enum plec_status status = plec_stream_open(&out->stream, device, err);
     if (status == PLEC_OK) plec_stream_set_name(out->stream, "plec-compute");
-    if (status == PLEC_OK) status = alloc_all(out, &widths, limits->max_slots, err);
+    if (status == PLEC_OK) status = alloc_all(out, &widths, limits, err);
     if (status != PLEC_OK) plec_step_close(out);
     return status;
 }
 
 void plec_step_close(struct plec_step *step) {
     if (step->stream != NULL) plec_stream_close(step->stream);
-    void *const memory[] = {step->x,      step->y,      step->ids,  step->weights,
-                            step->latent, step->routed, step->gate, step->workspace};
+    void *const memory[] = {step->x,      step->y,    step->ids,       step->weights, step->latent,
+                            step->routed, step->gate, step->workspace, step->unrouted};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i] != NULL) plec_device_free(step->device, memory[i]);
     memset(step, 0, sizeof *step);
@@ -227,17 +236,91 @@ static enum plec_status launch_layer(struct plec_step *step, const struct plec_s
     return status;
 }
 
+/* The step's kernels, one after the other. */
+static enum plec_status launch_kernels(struct plec_step *step, const struct plec_step_args *args,
+                                       struct plec_error *err) {
+    const struct plec_route_args route = {.router = &args->layer->router,
+                                          .n_tokens = args->n_tokens,
+                                          .x = step->x,
+                                          .ids = step->ids,
+                                          .weights = step->weights,
+                                          .unrouted = step->unrouted,
+                                          .workspace = step->workspace};
+    enum plec_status status =
+        args->routing != NULL ? plec_launch_route(step->stream, &route, err) : PLEC_OK;
+    return status == PLEC_OK ? launch_layer(step, args, err) : status;
+}
+
+/* Captures the kernels of a step. The entries of its banks are made those of now first: other
+ * layers may have had the device's tables since the step was launched. */
+static enum plec_status capture(struct plec_step_graph *out, struct plec_step *step,
+                                const struct plec_step_args *args, struct plec_error *err) {
+    const struct plec_layer *layer = args->layer;
+    const struct plec_bank *const banks[] = {&layer->routed, &layer->shared, &layer->dense};
+    struct plec_step_args unasked = *args;
+    unasked.may_go_on = NULL;
+    enum plec_status status = PLEC_OK;
+    for (int i = 0; i < 3 && status == PLEC_OK; i++)
+        if (banks[i]->n_entries > 0) status = plec_graph_refresh(step->stream, banks[i], err);
+    if (status == PLEC_OK) status = plec_graph_begin(step->stream, err);
+    if (status != PLEC_OK) return status;
+    status = launch_kernels(step, &unasked, err);
+    enum plec_status ended =
+        plec_graph_end(&out->graph, step->stream, status == PLEC_OK ? err : NULL);
+    if (status != PLEC_OK) {
+        plec_graph_close(out->graph);
+        out->graph = NULL;
+        return status;
+    }
+    if (ended == PLEC_OK) step->stats.captured++;
+    return ended;
+}
+
+static enum plec_status launch(struct plec_step *step, const struct plec_step_args *args,
+                               struct plec_error *err) {
+    const struct plec_step_size size = {args->n_tokens, args->n_slots, args->routed_only,
+                                        args->routing != NULL};
+    bool fit = args->graphs != NULL && args->source == NULL && args->layer->routed.n_entries > 0;
+    bool is_new = false;
+    struct plec_step_graph *place =
+        fit ? plec_step_graphs_find(&is_new, args->graphs, &size) : NULL;
+    if (place == NULL || is_new) {
+        step->stats.launched++;
+        return launch_kernels(step, args, err);
+    }
+    enum plec_status status = may_go_on(args, err);
+    if (status == PLEC_OK && place->graph == NULL) status = capture(place, step, args, err);
+    if (status != PLEC_OK) return status;
+    step->stats.replayed++;
+    return plec_graph_launch(place->graph, err);
+}
+
+static enum plec_status copy_routing(struct plec_step *step, const struct plec_step_args *args,
+                                     struct plec_error *err) {
+    uint64_t slots = (uint64_t)args->n_tokens * args->n_slots;
+    const struct plec_step_routing *to = args->routing;
+    enum plec_status status =
+        plec_copy(to->ids, step->ids, slots * sizeof *to->ids, step->stream, err);
+    if (status == PLEC_OK)
+        status =
+            plec_copy(to->weights, step->weights, slots * sizeof *to->weights, step->stream, err);
+    if (status == PLEC_OK)
+        status = plec_copy(to->unrouted, step->unrouted, args->n_tokens, step->stream, err);
+    return status;
+}
+
 static enum plec_status enqueue(struct plec_step *step, const struct plec_step_args *args,
                                 struct plec_error *err) {
     uint64_t hidden_bytes = (uint64_t)args->n_tokens * args->layer->hidden_size * sizeof *args->x;
-    uint64_t slots = (uint64_t)args->n_tokens * args->n_slots;
+    uint64_t slots = args->routing == NULL ? (uint64_t)args->n_tokens * args->n_slots : 0;
     enum plec_status status = plec_copy(step->x, args->x, hidden_bytes, step->stream, err);
     if (status == PLEC_OK && slots > 0)
         status = plec_copy(step->ids, args->ids, slots * sizeof *args->ids, step->stream, err);
     if (status == PLEC_OK && slots > 0)
         status = plec_copy(step->weights, args->weights, slots * sizeof *args->weights,
                            step->stream, err);
-    if (status == PLEC_OK) status = launch_layer(step, args, err);
+    if (status == PLEC_OK) status = launch(step, args, err);
+    if (status == PLEC_OK && args->routing != NULL) status = copy_routing(step, args, err);
     if (status == PLEC_OK) status = plec_copy(args->y, step->y, hidden_bytes, step->stream, err);
     return status;
 }

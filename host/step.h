@@ -1,7 +1,8 @@
 /* step.h: the device side of a step: its buffers, and the launches that make one layer's output.
  *
  * Owns: a stream and device memory for steps up to the sizes given at open; a step allocates
- * nothing. Never: routes, checks the caller's arrays. One thread at a time.
+ * nothing but a graph it captures. Never: routes on the host, checks the caller's arrays. One
+ * thread at a time.
  *
  *   z = latent_in . x;  r = sum of weight * expert(z);  r = norm(r);  y = latent_out . r
  *   y += sigmoid(shared_gate . x) * shared(x);  y += dense(x);  y *= out_scale
@@ -9,6 +10,7 @@
 #ifndef PLEC_HOST_STEP_H
 #define PLEC_HOST_STEP_H
 
+#include "host/step_graphs.h"
 #include "host/streamer.h"
 
 #ifdef __cplusplus
@@ -18,6 +20,14 @@ extern "C" {
 /* The largest step there will be. */
 struct plec_step_limits {
     uint32_t max_tokens, max_slots;
+    bool routes; /* there will be steps that the device routes */
+};
+
+/* How the launches of steps were made. */
+struct plec_graph_stats {
+    uint64_t captured; /* graphs made */
+    uint64_t replayed; /* steps that a graph was launched for */
+    uint64_t launched; /* steps launched one kernel after the other */
 };
 
 /* A zeroed step is closed. */
@@ -30,8 +40,10 @@ struct plec_step {
     float *weights;         /* [max_tokens, max_slots] device */
     float *latent, *routed; /* [max_tokens, widest latent_in / routed output] device */
     float *gate;            /* [max_tokens] device */
-    void *workspace;        /* largest plec_experts_workspace, device */
-    bool dispatching;       /* within a step: the streamer's dispatch is to be ended */
+    uint8_t *unrouted;      /* [max_tokens] device; NULL: no step routes */
+    void *workspace;        /* largest plec_experts_workspace, or of a router, device */
+    struct plec_graph_stats stats;
+    bool dispatching; /* within a step: the streamer's dispatch is to be ended */
 };
 
 /* Buffers for any of the layers [n_layers]. PLEC_NO_MEMORY, PLEC_NO_DEVICE. */
@@ -51,13 +63,25 @@ struct plec_step_source {
     void *user;
 };
 
+/* Where the routing of a step goes that the device makes: host memory. */
+struct plec_step_routing {
+    int32_t *ids;      /* [n_tokens, n_slots] */
+    float *weights;    /* [n_tokens, n_slots] */
+    uint8_t *unrouted; /* [n_tokens] 1: the token's scores are no numbers; its output is no use */
+};
+
 struct plec_step_args {
     const struct plec_layer *layer;
     uint32_t n_tokens, n_slots;
     const float *x;       /* [n_tokens, hidden] f32, host */
     const int32_t *ids;   /* [n_tokens, n_slots], host, in range */
     const float *weights; /* [n_tokens, n_slots], host */
+    /* NULL: ids and weights are the routing. Else layer->router, whose arrays are the device's,
+     * makes it from x, n_slots is its top_k, and it comes back here. */
+    const struct plec_step_routing *routing;
     bool routed_only;
+    struct plec_step_graphs *graphs; /* of the layer; NULL: kernels are launched one by one, as they
+                                        are with a source, or where no experts are routed */
     const struct plec_step_source *source; /* NULL: layer->routed has its entries */
     /* Asked before each bank, and before each part of what is streamed; another status than PLEC_OK
      * ends the step with it. NULL: nobody is asked. */

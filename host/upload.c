@@ -71,11 +71,20 @@ static void put_bank(struct walk *walk, struct plec_bank *bank, struct plec_entr
 /* The entries of each bank, in one array. */
 struct banks {
     struct plec_entry *routed, *shared, *dense;
-    bool with_routed;
+    unsigned parts; /* enum plec_upload_parts */
 };
 
+static void put_router(struct walk *walk, struct plec_router *router) {
+    put_matrix(walk, &router->weight);
+    put_floats(walk, &router->bias, router->n_experts);
+    put_floats(walk, &router->selection_bias, router->n_experts);
+    put_floats(walk, &router->expert_scale, router->n_experts);
+    put_floats(walk, &router->input_scale, router->input_dim);
+}
+
 static void put_layer(struct walk *walk, struct plec_layer *layer, const struct banks *banks) {
-    if (banks->with_routed) put_bank(walk, &layer->routed, banks->routed);
+    if ((banks->parts & PLEC_UPLOAD_ROUTER) != 0) put_router(walk, &layer->router);
+    if ((banks->parts & PLEC_UPLOAD_ROUTED) != 0) put_bank(walk, &layer->routed, banks->routed);
     put_bank(walk, &layer->shared, banks->shared);
     put_bank(walk, &layer->dense, banks->dense);
     put_matrix(walk, &layer->latent_in);
@@ -96,11 +105,11 @@ static enum plec_status copy_layer(struct plec_upload *out, struct plec_layer *l
     return copy.status != PLEC_OK ? copy.status : status;
 }
 
-static enum plec_status upload(struct plec_upload *out, struct plec_layer *layer, bool with_routed,
+static enum plec_status upload(struct plec_upload *out, struct plec_layer *layer, unsigned parts,
                                struct plec_error *err) {
     uint64_t n =
         (uint64_t)layer->routed.n_entries + layer->shared.n_entries + layer->dense.n_entries;
-    struct banks banks = {.with_routed = with_routed};
+    struct banks banks = {.parts = parts};
     banks.routed = plec_arena_alloc(&out->entries, n, sizeof *banks.routed, err);
     if (banks.routed == NULL) return PLEC_NO_MEMORY;
     banks.shared = banks.routed + layer->routed.n_entries;
@@ -114,11 +123,11 @@ static enum plec_status upload(struct plec_upload *out, struct plec_layer *layer
 
 enum plec_status plec_upload_open(struct plec_upload *out, struct plec_layer *layer,
                                   struct plec_device *device, const struct plec_layer *from,
-                                  bool with_routed, struct plec_error *err) {
+                                  unsigned parts, struct plec_error *err) {
     memset(out, 0, sizeof *out);
     out->device = device;
     *layer = *from;
-    enum plec_status status = upload(out, layer, with_routed, err);
+    enum plec_status status = upload(out, layer, parts, err);
     if (status != PLEC_OK) plec_upload_close(out);
     return status;
 }

@@ -20,13 +20,19 @@ struct plec_upload {
     struct plec_arena entries;
 };
 
+/* What not every layer needs. */
+enum plec_upload_parts {
+    PLEC_UPLOAD_ROUTED = 1, /* the entries of the routed bank */
+    PLEC_UPLOAD_ROUTER = 2
+};
+
 /* Copies what launches of a layer read: *layer is `from` with its pointers into device memory, but
- * for the router, which the host reads, and the scales of experts, which launches carry. Without
- * routed: the entries of the routed bank are left as they are. `from` must outlive *layer. Waits
- * for the copies. PLEC_NO_MEMORY, PLEC_NO_DEVICE; then *out is empty. */
+ * for the scales of experts, which launches carry, and the parts [enum plec_upload_parts] that are
+ * not asked for, which are left as they are. `from` must outlive *layer. Waits for the copies.
+ * PLEC_NO_MEMORY, PLEC_NO_DEVICE; then *out is empty. */
 PLEC_MUST_USE enum plec_status plec_upload_open(struct plec_upload *out, struct plec_layer *layer,
                                                 struct plec_device *device,
-                                                const struct plec_layer *from, bool with_routed,
+                                                const struct plec_layer *from, unsigned parts,
                                                 struct plec_error *err);
 void plec_upload_close(struct plec_upload *upload);
 

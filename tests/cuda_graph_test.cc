@@ -1,5 +1,4 @@
 // A step captured once and replayed with other routings, against launches of their own.
-#include "device/cuda/graph.h"
 #include "tests/support/cuda_device.h"
 
 #include <cstring>
@@ -11,7 +10,7 @@ using namespace plec_test;
 class Graph : public testing::TestWithParam<uint32_t> {
   protected:
     Graph() : bank_(spec()), uploaded_(&cuda_, bank_.get()) {}
-    ~Graph() override { plec_cuda_graph_close(graph_); }
+    ~Graph() override { plec_graph_close(graph_); }
     static BankSpec spec(uint32_t seed = 1) {
         BankSpec spec;
         spec.n_entries = 12, spec.input_dim = 64, spec.intermediate_dim = 32, spec.output_dim = 24;
@@ -27,10 +26,9 @@ class Graph : public testing::TestWithParam<uint32_t> {
         return step;
     }
     void capture(CudaLaunch *launch) {
-        ASSERT_EQ(plec_cuda_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK) << cuda_.err.message;
+        ASSERT_EQ(plec_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK) << cuda_.err.message;
         launch->phase(PLEC_EXPERTS_ALL);
-        ASSERT_EQ(plec_cuda_graph_end(&graph_, cuda_.stream, &cuda_.err), PLEC_OK)
-            << cuda_.err.message;
+        ASSERT_EQ(plec_graph_end(&graph_, cuda_.stream, &cuda_.err), PLEC_OK) << cuda_.err.message;
     }
     /* The captured launch with another step's inputs. */
     std::vector<float> replay(CudaLaunch *launch, const Step &step) {
@@ -42,7 +40,7 @@ class Graph : public testing::TestWithParam<uint32_t> {
         put(launch->args.x, step.x.data(), step.x.size() * 4);
         EXPECT_EQ(plec_fill(launch->args.y, 0xFF, launch->n_values * 4, cuda_.stream, nullptr),
                   PLEC_OK);
-        EXPECT_EQ(plec_cuda_graph_launch(graph_, &cuda_.err), PLEC_OK) << cuda_.err.message;
+        EXPECT_EQ(plec_graph_launch(graph_, &cuda_.err), PLEC_OK) << cuda_.err.message;
         return launch->y();
     }
     bool same(const std::vector<float> &a, const std::vector<float> &b) {
@@ -52,7 +50,7 @@ class Graph : public testing::TestWithParam<uint32_t> {
     CudaDevice cuda_;
     Bank bank_;
     UploadedBank uploaded_;
-    struct plec_cuda_graph *graph_ = nullptr;
+    struct plec_graph *graph_ = nullptr;
 };
 
 TEST_P(Graph, ReplaysTwentyRoutingsAsLaunchesOfTheirOwn) {
@@ -84,18 +82,18 @@ TEST_P(GraphOne, ReadsPointersFromTheTable) {
     ASSERT_FALSE(same(before, after));
     /* Every slot is overwritten: the graph must not keep a pointer. */
     uploaded_.entries() = moved.entries();
-    ASSERT_EQ(plec_cuda_graph_refresh(cuda_.stream, uploaded_.get(), &cuda_.err), PLEC_OK);
+    ASSERT_EQ(plec_graph_refresh(cuda_.stream, uploaded_.get(), &cuda_.err), PLEC_OK);
     EXPECT_TRUE(same(replay(&launch, step), after));
 }
 
 TEST_P(GraphOne, RefusesToCaptureATableThatIsNotCurrent) {
     CudaLaunch launch(&cuda_, uploaded_.get(), step(2, 0));
-    ASSERT_EQ(plec_cuda_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
+    ASSERT_EQ(plec_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
     EXPECT_EQ(plec_launch_experts(cuda_.stream, &launch.args, &cuda_.err), PLEC_BAD_INPUT);
     EXPECT_STREQ(cuda_.err.name, "TableNotCurrent");
     EXPECT_EQ(plec_stream_sync(cuda_.stream, &cuda_.err), PLEC_BAD_INPUT);
     EXPECT_STREQ(cuda_.err.name, "Capturing");
-    EXPECT_EQ(plec_cuda_graph_end(&graph_, cuda_.stream, nullptr), PLEC_OK); /* of nothing */
+    EXPECT_EQ(plec_graph_end(&graph_, cuda_.stream, nullptr), PLEC_OK); /* of nothing */
     launch.run(); /* the stream works as before */
 }
 
@@ -107,7 +105,7 @@ TEST_P(GraphOne, TellsAFaultOfAReplay) {
     std::vector<int32_t> bad = step.ids;
     bad[5] = 12;
     cuda_.copy(const_cast<int32_t *>(launch.args.ids), bad.data(), bad.size() * 4);
-    ASSERT_EQ(plec_cuda_graph_launch(graph_, &cuda_.err), PLEC_OK);
+    ASSERT_EQ(plec_graph_launch(graph_, &cuda_.err), PLEC_OK);
     EXPECT_EQ(cuda_.failure(), "BadExpertId");
     EXPECT_TRUE(same(replay(&launch, step), right));
 }

@@ -1,20 +1,16 @@
 // `plectrum_emu run --device cuda --check` on every container, segment file, GGUF and TEZW under
 // tests/data: what the CPU device runs, the emulated CUDA device runs, and within its tolerance.
 // Built with PLEC_ON_GPU it is the same of `plectrum` and a GPU.
-#include "host/container.h"
 #include "tests/support/data.h"
 #include "tests/support/json.h"
+#include "tests/support/sources.h"
 #include "tools/plectrum/npy.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 using namespace plec_test;
 
 namespace {
-
-namespace fs = std::filesystem;
 
 #ifdef PLEC_ON_GPU
 const bool emulated = false;
@@ -27,45 +23,6 @@ std::string tool() {
     return PLEC_TOOL_EMULATED;
 }
 #endif
-
-/* Everything under tests/data that is meant to open. */
-std::vector<std::string> sources() {
-    std::vector<std::string> paths;
-    for (const char *folder : {"containers", "run"})
-        for (const auto &entry : fs::directory_iterator(data_path(folder)))
-            if (entry.is_directory()) paths.push_back(entry.path());
-    for (const auto &entry : fs::directory_iterator(data_path("lyrw")))
-        if (entry.path().extension() == ".lyrw") paths.push_back(entry.path());
-    for (const auto &folder : fs::directory_iterator(data_path("gguf"))) {
-        if (!fs::exists(folder.path() / "case.json")) continue;
-        bool split = !fs::exists(folder.path() / "model.gguf");
-        paths.push_back(folder.path() / (split ? "model-00001-of-00003.gguf" : "model.gguf"));
-    }
-    paths.push_back(data_path("tezw/tiny/model.tezw"));
-    std::sort(paths.begin(), paths.end());
-    return paths;
-}
-
-struct Layer {
-    uint32_t number, n_experts;
-};
-
-/* The layers that can be bound. */
-std::vector<Layer> layers_of(const std::string &path) {
-    std::vector<Layer> layers;
-    struct plec_container *container = nullptr;
-    if (plec_container_open(&container, path.c_str(), nullptr, nullptr) != PLEC_OK) return layers;
-    for (size_t i = 0; i < plec_container_n_layers(container); i++) {
-        struct plec_layer_info info;
-        struct plec_bound_layer bound = {};
-        plec_container_layer_info(&info, container, i);
-        if (plec_container_bind(&bound, container, info.layer, nullptr) != PLEC_OK) continue;
-        layers.push_back({info.layer, bound.layer.router.n_experts});
-        plec_bound_layer_close(&bound);
-    }
-    plec_container_close(container);
-    return layers;
-}
 
 /* Enough tokens that the rounding of single values averages out. */
 const uint32_t n_tokens = 32, n_slots = 2;
@@ -97,7 +54,7 @@ void expect_checked_on_cuda(const ToolResult &result) {
 }
 
 /* Runs a layer on both devices; true when it ran. */
-bool run_layer(const std::string &path, const Layer &layer) {
+bool run_layer(const std::string &path, const SourceLayer &layer) {
     TempDir dir;
     SCOPED_TRACE(path + " layer " + std::to_string(layer.number));
     std::vector<std::string> args = {"run",      path,
@@ -123,7 +80,7 @@ int run_every_layer(const std::string &under) {
     int n = 0;
     for (const std::string &path : sources())
         if (path.rfind(data_path(under), 0) == 0)
-            for (const Layer &layer : layers_of(path))
+            for (const SourceLayer &layer : layers_of(path))
                 n += run_layer(path, layer);
     return n;
 }

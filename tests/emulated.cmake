@@ -71,6 +71,9 @@ target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::g
 add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
 
+# The runner on the emulated device.
+plec_emulated_test(emu_runner_test emu_runner_test.cc LIBRARIES plec_test_support plec_cuda_emu)
+
 # Where there is a toolkit: the constants of the stub headers against the toolkit's own.
 if(PLEC_HAVE_CUDA)
   set(assertions "#include <cuda.h>\n#include <cuda_runtime.h>\n")

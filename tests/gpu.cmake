@@ -35,6 +35,8 @@ if(PLEC_HAVE_CUDA)
   endforeach()
   plec_gpu_test(cuda_run_gpu_test emu_run_test.cc gpu/main.cc
     LIBRARIES plec_test_support plec_cuda plec_device GTest::gtest)
+  plec_gpu_test(cuda_runner_gpu_test emu_runner_test.cc gpu/main.cc
+    LIBRARIES plec_test_support plec_cuda plec_device GTest::gtest)
   add_custom_target(gpu_check DEPENDS ${gpu_programs})
 endif()
 

@@ -34,9 +34,19 @@ enum plec_status plec_cpu_scale(struct plec_stream *stream, float *x, uint64_t n
 PLEC_MUST_USE enum plec_status plec_cpu_check_kernel(uint16_t format, const char *operand,
                                                      struct plec_error *err);
 
+/* graph.c */
+enum plec_status plec_cpu_graph_begin(struct plec_stream *stream, struct plec_error *err);
+enum plec_status plec_cpu_graph_end(struct plec_graph **out, struct plec_stream *stream,
+                                    struct plec_error *err);
+enum plec_status plec_cpu_graph_launch(struct plec_graph *graph, struct plec_error *err);
+void plec_cpu_graph_close(struct plec_graph *graph);
+enum plec_status plec_cpu_graph_refresh(struct plec_stream *stream, const struct plec_bank *bank,
+                                        struct plec_error *err);
+
 /* route.c */
 bool plec_cpu_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
                               const struct plec_router *router, uint32_t n_tokens);
+bool plec_cpu_routes(const struct plec_device *device, const struct plec_router *router);
 enum plec_status plec_cpu_route(struct plec_stream *stream, const struct plec_route_args *args,
                                 struct plec_error *err);
 

@@ -152,6 +152,8 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->memory_bytes = device->memory_bytes;
     out->numa_node = device->numa_node;
     out->needs_upload = true;
+    out->graph_banks = PLEC_CUDA_TABLES_MAX;
+    out->graph_entries = PLEC_CUDA_TABLE_ROWS_MAX;
     const char *flushes = device->flushes ? ", plain: flushes subnormals" : "";
 #ifdef PLEC_CUDA_EMULATED
     snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s", device->arch,
@@ -194,12 +196,18 @@ const struct plec_backend plec_cuda_backend = {
     .event_sync = plec_cuda_event_sync,
     .linear = plec_cuda_linear,
     .route_workspace = plec_cuda_route_workspace,
+    .routes = plec_cuda_routes,
     .route = plec_cuda_route,
     .experts_workspace = plec_cuda_experts_workspace,
     .experts = plec_cuda_experts,
     .norm = plec_cuda_norm,
     .sigmoid = plec_cuda_sigmoid,
     .scale = plec_cuda_scale,
+    .graph_begin = plec_cuda_graph_begin,
+    .graph_end = plec_cuda_graph_end,
+    .graph_launch = plec_cuda_graph_launch,
+    .graph_close = plec_cuda_graph_close,
+    .graph_refresh = plec_cuda_graph_refresh,
     .kernel_name = plec_cuda_kernel_name,
     .operand_kernel = plec_cuda_operand_kernel,
 };

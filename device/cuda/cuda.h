@@ -190,6 +190,16 @@ const struct plec_cuda_entry *plec_cuda_entries_take(struct plec_cuda_launch *la
 /* Forgets a stream that closes. */
 void plec_cuda_entries_leave(struct plec_cuda_stream *stream);
 
+/* graph.c ----------------------------------------------------------------------------------------
+ */
+enum plec_status plec_cuda_graph_begin(struct plec_stream *stream, struct plec_error *err);
+enum plec_status plec_cuda_graph_end(struct plec_graph **out, struct plec_stream *stream,
+                                     struct plec_error *err);
+enum plec_status plec_cuda_graph_launch(struct plec_graph *graph, struct plec_error *err);
+void plec_cuda_graph_close(struct plec_graph *graph);
+enum plec_status plec_cuda_graph_refresh(struct plec_stream *stream, const struct plec_bank *bank,
+                                         struct plec_error *err);
+
 /* launches.c, routes.c, experts.c
  * --------------------------------------------------------------------------
  */
@@ -201,6 +211,7 @@ enum plec_status plec_cuda_sigmoid(struct plec_stream *stream, float *x, uint64_
                                    struct plec_error *err);
 enum plec_status plec_cuda_scale(struct plec_stream *stream, float *x, uint64_t n, float factor,
                                  struct plec_error *err);
+bool plec_cuda_routes(const struct plec_device *device, const struct plec_router *router);
 bool plec_cuda_route_workspace(uint64_t *n_bytes, const struct plec_device *device,
                                const struct plec_router *router, uint32_t n_tokens);
 enum plec_status plec_cuda_route(struct plec_stream *stream, const struct plec_route_args *args,

@@ -4,7 +4,7 @@
  * entries are compared with the shadow, and rows that differ are written by a kernel on the
  * launch's stream, each with its next generation. What another stream still does with the table is
  * waited for. A captured graph reads the table of its bank; between replays the rows are brought up
- * to date with plec_cuda_graph_refresh.
+ * to date with plec_graph_refresh.
  */
 #include <string.h>
 

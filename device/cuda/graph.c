@@ -1,10 +1,11 @@
-#include "device/cuda/graph.h"
-
+/* graph.c: a stream's launches as one CUDA graph. What a replay reads is what lies in device memory
+ * then: expert pointers come from the banks' device tables (entries.c), never from parameters. */
 #include <stdlib.h>
 
 #include "device/cuda/cuda.h"
 
 struct plec_cuda_graph {
+    struct plec_graph base;
     struct plec_cuda_stream *stream;
     cudaGraphExec_t executable;
 };
@@ -30,7 +31,7 @@ static enum plec_status instantiate(struct plec_cuda_graph *out, cudaGraph_t cap
     return status;
 }
 
-enum plec_status plec_cuda_graph_end(struct plec_cuda_graph **out, struct plec_stream *base,
+enum plec_status plec_cuda_graph_end(struct plec_graph **out, struct plec_stream *base,
                                      struct plec_error *err) {
     struct plec_cuda_stream *stream = (struct plec_cuda_stream *)base;
     cudaGraph_t captured = NULL;
@@ -46,17 +47,19 @@ enum plec_status plec_cuda_graph_end(struct plec_cuda_graph **out, struct plec_s
         (void)cudaGraphDestroy(captured);
         return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "a graph");
     }
+    graph->base.backend = base->backend;
     graph->stream = stream;
     status = instantiate(graph, captured, err);
     if (status != PLEC_OK) {
         free(graph);
         return status;
     }
-    *out = graph;
+    *out = &graph->base;
     return PLEC_OK;
 }
 
-enum plec_status plec_cuda_graph_launch(struct plec_cuda_graph *graph, struct plec_error *err) {
+enum plec_status plec_cuda_graph_launch(struct plec_graph *base, struct plec_error *err) {
+    struct plec_cuda_graph *graph = (struct plec_cuda_graph *)base;
     struct plec_cuda_launch launch =
         plec_cuda_launch_begin(&graph->stream->base, err, "a captured step");
     graph->stream->may_fault = true;
@@ -66,8 +69,8 @@ enum plec_status plec_cuda_graph_launch(struct plec_cuda_graph *graph, struct pl
     return plec_cuda_launch_end(&launch);
 }
 
-void plec_cuda_graph_close(struct plec_cuda_graph *graph) {
-    if (graph == NULL) return;
+void plec_cuda_graph_close(struct plec_graph *base) {
+    struct plec_cuda_graph *graph = (struct plec_cuda_graph *)base;
     if (plec_cuda_enter(graph->stream->device, NULL) == PLEC_OK) {
         (void)cudaStreamSynchronize(graph->stream->handle);
         (void)cudaGraphExecDestroy(graph->executable);

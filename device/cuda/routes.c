@@ -45,6 +45,11 @@ static enum plec_status check(const struct plec_cuda_gemm **gemm, const struct p
                      plec_format_name(router->weight.format, name));
 }
 
+bool plec_cuda_routes(const struct plec_device *device, const struct plec_router *router) {
+    const struct plec_cuda_gemm *gemm = NULL;
+    return check(&gemm, router, (const struct plec_cuda_device *)device, NULL) == PLEC_OK;
+}
+
 enum plec_status plec_cuda_route(struct plec_stream *base, const struct plec_route_args *args,
                                  struct plec_error *err) {
     struct plec_cuda_stream *stream = (struct plec_cuda_stream *)base;

@@ -1,0 +1,268 @@
+// The runner on the CUDA device: steps as graphs give the bits of steps launched kernel by kernel,
+// and the device's router the experts of the host's, on everything under tests/data.
+// Built with PLEC_ON_GPU it is the same of a GPU.
+#include "tests/support/sources.h"
+#include "tests/support/stream_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+using namespace plec_test;
+
+namespace {
+
+const float NAN_F32 = std::numeric_limits<float>::quiet_NaN();
+const float INFINITE = std::numeric_limits<float>::infinity();
+const uint32_t MAX_TOKENS = 128, SLOTS = 2;
+
+struct Output {
+    plec_status status = PLEC_OK;
+    std::string name, message;
+    std::vector<float> y, weights;
+    std::vector<int32_t> ids;
+};
+
+/* One layer of a container on a device; a layer that cannot be opened has no runner. */
+class OneLayer {
+  public:
+    OneLayer(const std::string &path, uint32_t layer, plec_runner_options options) : layer_(layer) {
+        EXPECT_EQ(plec_container_open(&container_, path.c_str(), nullptr, &err), PLEC_OK)
+            << err.message;
+        if (options.device == PLEC_RUN_AUTO) options.device = PLEC_RUN_CUDA;
+        options.max_tokens = MAX_TOKENS;
+        options.max_slots = SLOTS;
+        options.layers = &layer_;
+        options.n_layers = 1;
+        if (plec_runner_open(&runner, container_, &options, &err) == PLEC_OK)
+            bound = plec_runner_layer(runner, layer);
+    }
+    ~OneLayer() {
+        plec_runner_close(runner);
+        plec_container_close(container_);
+    }
+    OneLayer(const OneLayer &) = delete;
+    OneLayer &operator=(const OneLayer &) = delete;
+
+    uint32_t hidden() const { return bound->layer.hidden_size; }
+    /* Whether a step needs what only a caller has. */
+    bool asks_for_more() const {
+        return bound->router_input_required || bound->token_table != nullptr;
+    }
+    std::vector<float> input(uint32_t n_tokens, uint32_t seed) const {
+        std::mt19937 random(seed);
+        std::normal_distribution<float> normal;
+        std::vector<float> x(size_t(n_tokens) * hidden());
+        for (float &value : x)
+            value = normal(random);
+        return x;
+    }
+    /* A step of x, by a routing of its own where the container has no router. */
+    Output step(const std::vector<float> &x, uint32_t seed = 1, bool routed = false) {
+        uint32_t n_tokens = uint32_t(x.size() / hidden()), k = bound->layer.router.top_k;
+        uint32_t n_experts = bound->layer.routed.n_entries;
+        std::vector<int32_t> ids;
+        std::vector<float> weights;
+        plec_forward_args args = {};
+        if (bound->routing_required || routed) {
+            k = SLOTS;
+            for (uint32_t i = 0; i < n_tokens * k; i++) {
+                ids.push_back(int32_t((7 * i + seed) % n_experts));
+                weights.push_back(0.25f + 0.125f * float(i % 5));
+            }
+            args.ids = ids.data();
+            args.weights = weights.data();
+            args.n_slots = k;
+        }
+        Output out;
+        out.y.assign(x.size(), NAN_F32);
+        out.ids.assign(size_t(n_tokens) * k, -7);
+        out.weights.assign(size_t(n_tokens) * k, NAN_F32);
+        args.layer = layer_;
+        args.n_tokens = n_tokens;
+        args.hidden = x.data();
+        args.out = out.y.data();
+        args.ids_out = out.ids.data();
+        args.weights_out = out.weights.data();
+        out.status = plec_runner_forward(runner, &args, &err);
+        if (out.status != PLEC_OK) out.name = err.name, out.message = err.message;
+        return out;
+    }
+    plec_graph_stats stats() const {
+        plec_graph_stats stats;
+        plec_runner_graph_stats(&stats, runner);
+        return stats;
+    }
+
+    plec_runner *runner = nullptr;
+    const plec_bound_layer *bound = nullptr;
+    plec_error err = {};
+
+  private:
+    uint32_t layer_;
+    plec_container *container_ = nullptr;
+};
+
+plec_runner_options eager() {
+    plec_runner_options options = {};
+    options.eager = true;
+    return options;
+}
+
+template <class T> bool same_bytes(const std::vector<T> &a, const std::vector<T> &b) {
+    return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+void expect_same(const Output &got, const Output &wanted) {
+    EXPECT_EQ(got.status, wanted.status) << got.message;
+    EXPECT_EQ(got.name, wanted.name);
+    EXPECT_EQ(got.message, wanted.message);
+    EXPECT_TRUE(same_bytes(got.y, wanted.y));
+    EXPECT_EQ(got.ids, wanted.ids);
+    EXPECT_TRUE(same_bytes(got.weights, wanted.weights));
+}
+
+/* Calls look(path, layer) for every layer that runs on the device; how many there were. */
+template <class Look> int every_layer(Look look) {
+    int n = 0;
+    for (const std::string &path : sources())
+        for (const SourceLayer &layer : layers_of(path)) {
+            SCOPED_TRACE(path + " layer " + std::to_string(layer.number));
+            OneLayer probe(path, layer.number, {});
+            if (probe.runner == nullptr || probe.asks_for_more()) continue;
+            look(path, layer.number, probe);
+            n++;
+        }
+    return n;
+}
+
+TEST(CudaRunner, ReplaysStepsAsKernelsOfTheirOwn) {
+    int n = every_layer([](const std::string &path, uint32_t layer, OneLayer &graphs) {
+        OneLayer one_by_one(path, layer, eager());
+        for (uint32_t i = 0; i < 4; i++) {
+            std::vector<float> x = graphs.input(3, i);
+            expect_same(graphs.step(x, i), one_by_one.step(x, i));
+        }
+        plec_graph_stats stats = graphs.stats();
+        EXPECT_EQ(stats.captured, 1u);
+        EXPECT_EQ(stats.launched, 1u);
+        EXPECT_EQ(stats.replayed, 3u);
+        EXPECT_FALSE(plec_runner_graph_stats(&stats, one_by_one.runner));
+    });
+    EXPECT_GE(n, 33);
+}
+
+TEST(CudaRunner, RoutesOnTheDeviceAsTheHostDoes) {
+    int n_compared = 0;
+    every_layer([&](const std::string &path, uint32_t layer, OneLayer &there) {
+        plec_runner_options options = {};
+        options.host_router = true;
+        OneLayer here(path, layer, options);
+        if (here.bound->routing_required) return;
+        std::vector<float> x = here.input(64, layer);
+        Output device = there.step(x), host = here.step(x);
+        ASSERT_EQ(device.status, PLEC_OK) << device.message;
+        EXPECT_EQ(device.ids, host.ids);
+        for (size_t i = 0; i < host.weights.size(); i++)
+            EXPECT_NEAR(device.weights[i], host.weights[i], 2e-7 * std::fabs(host.weights[i]));
+        n_compared += !here.bound->dense;
+    });
+    EXPECT_GE(n_compared, 14);
+}
+
+StreamModelSpec small_model() {
+    StreamModelSpec spec;
+    spec.n_layers = 1;
+    spec.router = spec.shared = true;
+    return spec;
+}
+
+TEST(CudaRunner, KeepsAGraphForEachOfTheLastSizes) {
+    StreamModel model(small_model());
+    OneLayer graphs(model.path(), 0, {}), one_by_one(model.path(), 0, eager());
+    uint32_t n_steps = 0;
+    auto step = [&](uint32_t n_tokens, bool routed) {
+        std::vector<float> x = graphs.input(n_tokens, ++n_steps);
+        expect_same(graphs.step(x, n_steps, routed), one_by_one.step(x, n_steps, routed));
+    };
+    for (int round = 0; round < 3; round++)
+        for (uint32_t n_tokens = 1; n_tokens <= PLEC_GRAPHS_A_LAYER; n_tokens++)
+            step(n_tokens, false);
+    EXPECT_EQ(graphs.stats().captured, uint64_t(PLEC_GRAPHS_A_LAYER));
+    EXPECT_EQ(graphs.stats().replayed, 2u * PLEC_GRAPHS_A_LAYER);
+    step(3, true); /* another size: the caller routes */
+    step(3, true);
+    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 1u);
+    step(2, false); /* still there */
+    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 1u);
+    step(1, false); /* made room */
+    step(1, false);
+    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 2u);
+}
+
+TEST(CudaRunner, LaunchesWhatComesOnceOrIsLarge) {
+    StreamModel model(small_model());
+    OneLayer graphs(model.path(), 0, {});
+    for (uint32_t n_tokens : {PLEC_GRAPH_TOKENS + 1, PLEC_GRAPH_TOKENS + 1, 7})
+        EXPECT_EQ(graphs.step(graphs.input(n_tokens, n_tokens)).status, PLEC_OK);
+    EXPECT_EQ(graphs.stats().launched, 3u);
+    EXPECT_EQ(graphs.stats().captured, 0u);
+}
+
+/* Streamed experts come in parts, and the host must know which: no graph, and the bits of the same
+ * routing on resident ones. */
+TEST(CudaRunner, LaunchesStreamedLayersKernelByKernel) {
+    StreamModel model(small_model());
+    plec_runner_options options = {};
+    options.host_router = true;
+    OneLayer resident(model.path(), 0, options);
+    options.host_router = false;
+    options.stream.device_budget = 8 * model.expert_bytes();
+    options.stream.pinned_budget = 12 * model.expert_bytes();
+    options.stream.extent_width = 1;
+    OneLayer streamed(model.path(), 0, options);
+    ASSERT_NE(streamed.runner, nullptr) << streamed.err.message;
+    for (uint32_t i = 0; i < 3; i++) {
+        std::vector<float> x = resident.input(2, i);
+        expect_same(streamed.step(x), resident.step(x));
+    }
+    EXPECT_EQ(streamed.stats().launched, 3u);
+    EXPECT_EQ(streamed.stats().replayed, 0u);
+    EXPECT_EQ(resident.stats().replayed, 2u);
+}
+
+/* A NaN is seen by the host, an infinity by the device's router; the words are the host's. */
+TEST(CudaRunner, NamesTokensThatCannotBeRouted) {
+    StreamModel model(small_model());
+    plec_runner_options options = {};
+    options.host_router = true;
+    OneLayer here(model.path(), 0, options), there(model.path(), 0, {});
+    std::vector<float> x = here.input(5, 1), right = there.step(x).y;
+    for (float bad : {NAN_F32, INFINITE}) {
+        SCOPED_TRACE(bad);
+        std::vector<float> spoilt = x;
+        spoilt[2 * here.hidden() + 3] = bad;
+        spoilt[4 * here.hidden()] = bad;
+        for (int i = 0; i < 3; i++) { /* launched, captured, replayed */
+            Output device = there.step(spoilt), host = here.step(spoilt);
+            EXPECT_EQ(device.status, PLEC_BAD_INPUT);
+            EXPECT_EQ(device.name, "NanScores");
+            EXPECT_EQ(device.message, host.message);
+            EXPECT_NE(device.message.find("token 2"), std::string::npos) << device.message;
+            EXPECT_EQ(device.ids, host.ids);
+            for (size_t t = 0; t < 5; t++)
+                for (size_t j = 0; j < here.hidden(); j++) {
+                    size_t at = t * here.hidden() + j;
+                    if (t == 2 || t == 4)
+                        EXPECT_TRUE(std::isnan(device.y[at]));
+                    else
+                        EXPECT_EQ(device.y[at], right[at]);
+                }
+        }
+    }
+}
+
+} // namespace
