@@ -10,10 +10,10 @@ using namespace plec_test;
 
 namespace {
 
-const char *const KEYS[] = {"kind",   "path",         "container",   "device",
-                            "layers", "weight_bytes", "other_bytes", "routing",
-                            "seed",   "warmup",       "cache_bytes", "weights_read_before",
-                            "stream", "rows"};
+const char *const KEYS[] = {"kind",   "path",         "container",           "device",  "kernels",
+                            "layers", "weight_bytes", "other_bytes",         "routing", "seed",
+                            "warmup", "cache_bytes",  "weights_read_before", "stream",  "graphs",
+                            "rows"};
 const char *const ROW[] = {"phase",
                            "tokens",
                            "steps",

@@ -101,6 +101,54 @@ TEST(EmulatedRun, ChecksEveryTezw) {
     EXPECT_GE(run_every_layer("tezw"), 1);
 }
 
+Json run_json(std::vector<std::string> more) {
+    std::vector<std::string> args = {
+        "run",   data_path("run/run01_sigmoid_two_segments"), "--device", "cuda", "--random", "12",
+        "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    ToolResult result = run_program(tool(), args);
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    return Json(result.out);
+}
+
+int64_t graph_count(const Json &json, const char *name) {
+    return json_integer_value(json_object_get(json_object_get(json.get(), "graphs"), name));
+}
+
+TEST(CudaTool, ReplaysGraphsAndSaysHowOften) {
+    Json on = run_json({"--step", "3"}), off = run_json({"--step", "3", "--graphs", "off"});
+    EXPECT_EQ(graph_count(on, "captured"), 1);
+    EXPECT_EQ(graph_count(on, "replayed"), 3);
+    EXPECT_EQ(graph_count(on, "launched"), 1);
+    EXPECT_TRUE(json_is_null(json_object_get(off.get(), "graphs")));
+    EXPECT_EQ(json_real_value(json_object_get(on.get(), "output_norm")),
+              json_real_value(json_object_get(off.get(), "output_norm")));
+    EXPECT_EQ(run_program(tool(), {"run", "x", "--random", "1", "--graphs", "maybe"}).exit_status,
+              2);
+}
+
+TEST(CudaTool, BenchesGraphsAndNamesKernels) {
+    std::vector<std::string> args = {"bench",       data_path("run/run01_sigmoid_two_segments"),
+                                     "--device",    "cuda",
+                                     "--decode",    "1",
+                                     "--prefill",   "",
+                                     "--steps",     "2",
+                                     "--warmup",    "1",
+                                     "--limit-gbs", "1"};
+    ToolResult text = run_program(tool(), args);
+    EXPECT_NE(text.out.find("kernels   gate_up mxfp4 mm_"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("graphs    1 captured; of 4 steps of layers 3 replayed one"),
+              std::string::npos)
+        << text.out;
+    args.push_back("--json");
+    Json json(run_program(tool(), args).out);
+    EXPECT_EQ(graph_count(json, "replayed"), 3);
+    const char *kernels =
+        json_string_value(json_array_get(json_object_get(json.get(), "kernels"), 0));
+    ASSERT_NE(kernels, nullptr);
+    EXPECT_NE(strstr(kernels, "down mxfp4 mm_"), nullptr) << kernels;
+}
+
 #ifndef PLEC_ON_GPU
 TEST(EmulatedTool, SaysSoInEveryOutput) {
     Json version(run_program(tool(), {"version", "--json"}).out);

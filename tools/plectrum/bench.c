@@ -11,7 +11,6 @@
 #include "tools/measure/speeds.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
-#include "tools/plectrum/device_option.h"
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/timeline.h"
 #include "tools/plectrum/units.h"
@@ -22,7 +21,7 @@ static const struct plec_cli_command command = {
     .synopsis =
         "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
         "    [--warmup N] [--routing random|router|TRACE] [--slots K] [--seed S] [--device NAME]\n"
-        "    [--threads N] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
+        "    [--threads N] [--graphs on|off] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
         "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
         "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
         "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
@@ -115,12 +114,12 @@ static int check_options(struct plec_bench_options *o) {
     if (leave == PLEC_CLI_GO_ON)
         leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
     o->tracing.own_picture = true;
-    return leave != PLEC_CLI_GO_ON ? leave : plec_cli_device(&o->device, &command, o->device_name);
+    return leave != PLEC_CLI_GO_ON ? leave
+                                   : plec_device_cli_read(&o->device, &command, &o->device_words);
 }
 
 static int read_options(struct plec_bench_options *o, int argc, char **argv) {
-    *o = (struct plec_bench_options){.device_name = "auto",
-                                     .routing_word = "random",
+    *o = (struct plec_bench_options){.routing_word = "random",
                                      .decode_text = "1,8",
                                      .prefill_text = "128,512",
                                      .n_warmup = DEFAULT_WARMUP};
@@ -139,8 +138,6 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
          "Experts a token where they are drawn; as many as the layer's router chooses, or 8 where "
          "there is none."},
         {"seed", PLEC_CLI_U64, &o->seed, NULL, "S", "Which random numbers; 0."},
-        {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu, cuda or reference."},
-        {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
         {"limit-gbs", PLEC_CLI_REAL, &o->limit_gbs, &o->limit_given, "X",
          "GB/s at which the device reads its memory, instead of measuring."},
         {"record", PLEC_CLI_TEXT, &o->record, NULL, "FILE",
@@ -155,10 +152,12 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
     enum { N_OWN = sizeof own / sizeof own[0] };
-    struct plec_cli_option options[N_OWN + PLEC_STREAM_CLI_OPTIONS + PLEC_TRACING_CLI_OPTIONS];
+    enum { STREAM = N_OWN + PLEC_DEVICE_CLI_OPTIONS, TRACING = STREAM + PLEC_STREAM_CLI_OPTIONS };
+    struct plec_cli_option options[TRACING + PLEC_TRACING_CLI_OPTIONS];
     memcpy(options, own, sizeof own);
-    plec_stream_cli_options(options + N_OWN, &o->words);
-    plec_tracing_cli_options(options + N_OWN + PLEC_STREAM_CLI_OPTIONS, &o->tracing_words);
+    plec_device_cli_options(options + N_OWN, &o->device_words);
+    plec_stream_cli_options(options + STREAM, &o->words);
+    plec_tracing_cli_options(options + TRACING, &o->tracing_words);
     struct plec_cli cli = {
         .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
     int leave = plec_cli_parse(&cli, argc, argv);
@@ -170,12 +169,12 @@ static int read_options(struct plec_bench_options *o, int argc, char **argv) {
 /* --- the memory's speed ---------------------------------------------------------------------- */
 
 static void open_gauge(struct bench *bench) {
-    const struct plec_device_options options = {.n_threads = bench->o.n_threads};
+    const struct plec_device_options options = {.n_threads = bench->o.device.n_threads};
     enum plec_status status = PLEC_NO_DEVICE;
-    if (bench->o.limit_given || bench->o.device == PLEC_RUN_REFERENCE) return;
-    if (bench->o.device != PLEC_RUN_CPU)
+    if (bench->o.limit_given || bench->o.device.device == PLEC_RUN_REFERENCE) return;
+    if (bench->o.device.device != PLEC_RUN_CPU)
         status = plec_device_open(&bench->gauge, PLEC_DEVICE_CUDA, &options, NULL);
-    if (status == PLEC_NO_DEVICE && bench->o.device != PLEC_RUN_CUDA)
+    if (status == PLEC_NO_DEVICE && bench->o.device.device != PLEC_RUN_CUDA)
         status = plec_device_open(&bench->gauge, PLEC_DEVICE_CPU, &options, NULL);
     if (status != PLEC_OK) bench->gauge = NULL;
 }

@@ -6,6 +6,7 @@
 #include "host/budget.h"
 #include "host/routing_trace.h"
 #include "host/runner.h"
+#include "tools/plectrum/device_option.h"
 #include "tools/plectrum/stream_options.h"
 #include "tools/plectrum/tracing.h"
 
@@ -20,9 +21,10 @@ enum plec_bench_routing {
 };
 
 struct plec_bench_options {
-    const char *path, *profile, *architecture, *set, *device_name, *routing_word;
-    enum plec_run_device device;
-    uint32_t layer, n_threads, n_warmup, n_steps, n_slots; /* n_slots 0: as the layer says */
+    const char *path, *profile, *architecture, *set, *routing_word;
+    struct plec_device_words device_words;
+    struct plec_device_choice device;
+    uint32_t layer, n_warmup, n_steps, n_slots; /* n_slots 0: as the layer says */
     uint64_t seed;
     double limit_gbs;
     const char *decode_text, *prefill_text;

@@ -87,6 +87,32 @@ static bool is_streamed(const struct plec_bench_report *report) {
     return report->n_rows > 0 && report->rows[0].stream.n_slots > 0;
 }
 
+/* What the layer's experts run with, where the layer before has other kernels; else NULL. */
+static const char *new_kernels(const struct plec_bench_work *work, uint32_t i) {
+    const char *kernels = plec_runner_kernels(work->runner, work->layers[i].number);
+    const char *before =
+        i > 0 ? plec_runner_kernels(work->runner, work->layers[i - 1].number) : NULL;
+    bool same = kernels != NULL && before != NULL && strcmp(kernels, before) == 0;
+    return same ? NULL : kernels;
+}
+
+static void print_kernels(const struct plec_bench_work *work) {
+    for (uint32_t i = 0; i < work->n_layers; i++)
+        if (new_kernels(work, i) != NULL)
+            printf("kernels   %s, from layer %u on\n", new_kernels(work, i),
+                   work->layers[i].number);
+}
+
+static void print_graphs(const struct plec_bench_work *work) {
+    struct plec_graph_stats graphs;
+    if (!plec_runner_graph_stats(&graphs, work->runner)) return;
+    printf("graphs    %llu captured; of %llu steps of layers %llu replayed one, the others were "
+           "launched kernel by kernel\n",
+           (unsigned long long)graphs.captured,
+           (unsigned long long)(graphs.replayed + graphs.launched),
+           (unsigned long long)graphs.replayed);
+}
+
 static void print_head(const struct plec_bench_report *report) {
     const struct plec_bench_work *work = report->work;
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX];
@@ -95,6 +121,8 @@ static void print_head(const struct plec_bench_report *report) {
            plec_runner_device_name(work->runner));
     printf("weights   %s routed, %s beside them; %s\n", plec_size_text(a, work->weight_bytes),
            plec_size_text(b, work->other_bytes), routing_name(report->options));
+    print_kernels(work);
+    print_graphs(work);
     if (!is_streamed(report)) return;
     const struct plec_stream_stats *s = &report->rows[0].stream;
     printf("streamed  extents of %u: %u slots and %u frames of %s, %.0f%% of the weights have a "
@@ -214,6 +242,14 @@ static json_t *text_or_null(const char *text) {
     return value != NULL ? value : json_null();
 }
 
+static json_t *kernels_json(const struct plec_bench_work *work) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < work->n_layers; i++)
+        json_array_append_new(
+            list, text_or_null(plec_runner_kernels(work->runner, work->layers[i].number)));
+    return list;
+}
+
 static json_t *row_json(const struct plec_bench_report *report, const struct plec_bench_row *row) {
     struct column columns[COLUMNS];
     size_t n = list_columns(columns, report, row);
@@ -240,6 +276,7 @@ int plec_bench_print_json(const struct plec_bench_report *report) {
         json, "container",
         json_string(plec_container_kind_name(plec_container_get_kind(work->container))));
     plec_json_member(json, "device", json_string(plec_runner_device_name(work->runner)));
+    plec_json_member(json, "kernels", kernels_json(work));
     plec_json_member(json, "layers", integer(work->n_layers));
     plec_json_member(json, "weight_bytes", integer(work->weight_bytes));
     plec_json_member(json, "other_bytes", integer(work->other_bytes));
@@ -253,6 +290,7 @@ int plec_bench_print_json(const struct plec_bench_report *report) {
                      is_streamed(report)
                          ? plec_stream_json(&report->rows[report->n_rows - 1].stream)
                          : json_null());
+    plec_json_member(json, "graphs", plec_graphs_json(work->runner));
     plec_json_list_begin(json, "rows");
     for (uint32_t i = 0; i < report->n_rows; i++)
         plec_json_list_item(json, row_json(report, &report->rows[i]));

@@ -163,15 +163,14 @@ static uint32_t most_recorded_slots(const struct plec_trace *trace) {
 
 static enum plec_status open_runner(struct plec_bench_work *work, struct plec_error *err) {
     const struct plec_bench_options *o = work->options;
-    const struct plec_runner_options options = {.device = o->device,
-                                                .max_tokens = work->max_tokens,
-                                                .max_slots = work->max_slots,
-                                                .n_threads = o->n_threads,
-                                                .layers = work->numbers,
-                                                .n_layers = work->n_layers,
-                                                .stream = o->stream,
-                                                .tracer = work->tracer,
-                                                .log = plec_cli_log()};
+    struct plec_runner_options options = {.max_tokens = work->max_tokens,
+                                          .max_slots = work->max_slots,
+                                          .layers = work->numbers,
+                                          .n_layers = work->n_layers,
+                                          .stream = o->stream,
+                                          .tracer = work->tracer,
+                                          .log = plec_cli_log()};
+    plec_device_choose(&options, &o->device);
     enum plec_status status = plec_runner_open(&work->runner, work->container, &options, err);
     if (status != PLEC_OK && status != PLEC_NO_DEVICE) plec_error_context(err, "%s", o->path);
     return status;

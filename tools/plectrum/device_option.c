@@ -18,3 +18,38 @@ int plec_cli_device(enum plec_run_device *out, const struct plec_cli_command *co
         }
     return plec_cli_usage(command, "--device wants auto, cpu, cuda or reference, found '%s'", name);
 }
+
+void plec_device_cli_options(struct plec_cli_option *out, struct plec_device_words *words) {
+    const struct plec_cli_option options[PLEC_DEVICE_CLI_OPTIONS] = {
+        {"device", PLEC_CLI_TEXT, &words->device, NULL, "NAME",
+         "auto, cpu, cuda or reference (double precision, one thread)."},
+        {"threads", PLEC_CLI_U32, &words->n_threads, NULL, "N", "CPU threads; all there are."},
+        {"graphs", PLEC_CLI_TEXT, &words->graphs, NULL, "on|off",
+         "On cuda: steps of up to 64 tokens are captured as graphs when their size comes for the "
+         "second time, and replayed; on. Streamed layers are always launched kernel by kernel."},
+    };
+    memcpy(out, options, sizeof options);
+}
+
+int plec_device_cli_read(struct plec_device_choice *out, const struct plec_cli_command *command,
+                         const struct plec_device_words *words) {
+    const char *graphs = words->graphs != NULL ? words->graphs : "on";
+    *out = (struct plec_device_choice){.n_threads = words->n_threads,
+                                       .eager = strcmp(graphs, "off") == 0};
+    if (!out->eager && strcmp(graphs, "on") != 0)
+        return plec_cli_usage(command, "--graphs wants on or off, found '%s'", graphs);
+    return plec_cli_device(&out->device, command, words->device != NULL ? words->device : "auto");
+}
+
+void plec_device_choose(struct plec_runner_options *out, const struct plec_device_choice *choice) {
+    out->device = choice->device;
+    out->n_threads = choice->n_threads;
+    out->eager = choice->eager;
+}
+
+json_t *plec_graphs_json(const struct plec_runner *runner) {
+    struct plec_graph_stats stats;
+    if (!plec_runner_graph_stats(&stats, runner)) return json_null();
+    return json_pack("{s:I, s:I, s:I}", "captured", (json_int_t)stats.captured, "replayed",
+                     (json_int_t)stats.replayed, "launched", (json_int_t)stats.launched);
+}

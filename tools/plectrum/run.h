@@ -1,0 +1,55 @@
+/* run.h: the inside of `plectrum run`: its options, the run itself (run_work.c), and what is said
+ * of it (run_print.c). */
+#ifndef PLEC_TOOLS_RUN_H
+#define PLEC_TOOLS_RUN_H
+
+#include "host/runner.h"
+#include "tools/plectrum/arrays.h"
+#include "tools/plectrum/device_option.h"
+#include "tools/plectrum/stream_options.h"
+#include "tools/plectrum/tracing.h"
+
+struct plec_run_options {
+    const char *path;
+    uint32_t layer;
+    const char *input, *output, *ids, *weights, *routing_out, *router_input, *tokens;
+    uint32_t random;
+    uint64_t seed;
+    const char *profile, *architecture, *set;
+    double tolerance;
+    uint32_t step;
+    struct plec_device_words device_words;
+    struct plec_device_choice device;
+    struct plec_stream_words words;
+    struct plec_stream_options stream;
+    struct plec_tracing_words tracing_words;
+    struct plec_tracing_options tracing;
+    bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
+};
+
+/* One run: what was read, what came out. */
+struct plec_run {
+    struct plec_run_options o;
+    struct plec_tracing *tracing;
+    struct plec_container *container;
+    struct plec_runner *runner;
+    const struct plec_bound_layer *bound;
+    struct plec_layer_info info;
+    struct plec_array x, router_input, tokens, ids, weights; /* given */
+    struct plec_array y, ids_out, weights_out, y_reference;  /* made */
+    uint32_t n_slots;
+    bool checked;
+    double nmse;
+};
+
+/* Opens the container, reads the arrays, runs the layer, writes the results, and checks them when
+ * asked. A token that could not be routed is an error, and all else is done. */
+PLEC_MUST_USE enum plec_status plec_run_execute(struct plec_run *run, struct plec_error *err);
+void plec_run_close(struct plec_run *run);
+
+/* Whether the error is in the tolerance; of a run that was checked. */
+bool plec_run_within(const struct plec_run *run);
+void plec_run_print(const struct plec_run *run);
+int plec_run_print_json(const struct plec_run *run);
+
+#endif
