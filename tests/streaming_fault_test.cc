@@ -233,7 +233,7 @@ TEST_F(StreamingFaults, EveryRefusedAllocationIsANamedRefusalToOpenAndTheNextOpe
             EXPECT_GT(at, 5);
         }
     }
-    EXPECT_EQ(n_inputs, 3) << "hidden states, ids and weights are copied from pinned memory";
+    EXPECT_EQ(n_inputs, 4) << "hidden states, ids, weights and marks are copied from pinned memory";
     leaks.expect_none();
 }
 
