@@ -1,7 +1,9 @@
 #include "host/prefetch.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "host/prefetch_parts.h"
 
@@ -163,12 +165,20 @@ struct plec_fit plec_prefetch_fit(const struct plec_prefetch *prefetch, struct p
 
 /* --- demands ------------------------------------------------------------------------------- */
 
+/* Without the error where there is none: it is most of a result's bytes. */
+static void copy_result(struct plec_demand_result *out, const struct plec_demand_result *from) {
+    bool good = from->status == PLEC_OK;
+    memcpy(out, from, good ? offsetof(struct plec_demand_result, error) : sizeof *out);
+}
+
 /* Hands out what is all there; false: something is missing. */
 static bool answer_at_once(struct plec_demand_result *out, struct plec_prefetch *prefetch,
                            const struct plec_demand_args *args) {
     struct plec_residency *tier = plec_final_tier(prefetch);
     if ((args->mask & ~plec_residency_valid(tier, args->key)) != 0) return false;
-    *out = (struct plec_demand_result){.key = args->key, .mask = args->mask};
+    memset(out, 0, offsetof(struct plec_demand_result, error));
+    out->key = args->key;
+    out->mask = args->mask;
     out->ref = plec_residency_hand_out(
         tier, &(struct plec_hand_out){args->key, args->mask, args->mask, 0});
     prefetch->counters.demands++;
@@ -180,17 +190,14 @@ static uint32_t new_demand(struct plec_prefetch *prefetch, const struct plec_dem
     uint32_t d = prefetch->free_demand;
     struct plec_demand *demand = &prefetch->demands[d];
     prefetch->free_demand = demand->next;
-    uint32_t generation = demand->generation + 1;
-    *demand = (struct plec_demand){
-        .result = {.ticket = (uint64_t)generation << 32 | (d + 1),
-                   .key = args->key,
-                   .mask = args->mask},
-        .asked_at = prefetch->now,
-        .deadline = args->deadline_ns,
-        .generation = generation,
-        .phase = PLEC_DEMAND_WAITS,
-        .previous = PLEC_NONE,
-    };
+    memset(&demand->result, 0, offsetof(struct plec_demand_result, error));
+    demand->result.ticket = (uint64_t)++demand->generation << 32 | (d + 1);
+    demand->result.key = args->key;
+    demand->result.mask = args->mask;
+    demand->asked_at = prefetch->now;
+    demand->deadline = args->deadline_ns;
+    demand->phase = PLEC_DEMAND_WAITS;
+    demand->previous = PLEC_NONE;
     if (prefetch->n_waiting++ == 0) prefetch->last_sign_ns = prefetch->now;
     prefetch->counters.demands++;
     return d;
@@ -270,7 +277,7 @@ enum plec_demand_state plec_prefetch_demand(struct plec_demand_result *out,
     if (answer_at_once(out, prefetch, args)) return PLEC_DEMAND_READY;
     if (prefetch->free_demand == PLEC_NONE) return PLEC_DEMAND_FULL;
     uint32_t d = new_demand(prefetch, args);
-    *out = prefetch->demands[d].result;
+    copy_result(out, &prefetch->demands[d].result);
     uint32_t l = join_load(prefetch, d, args);
     struct plec_error err;
     if (out_of_service(&err, prefetch)) plec_demands_fail(prefetch, l, UINT64_MAX, &err);
@@ -298,7 +305,7 @@ void plec_prefetch_cancel(struct plec_prefetch *prefetch, plec_ticket ticket, ui
 
 static void take(struct plec_demand_result *out, struct plec_prefetch *prefetch, uint32_t d) {
     struct plec_demand *demand = &prefetch->demands[d];
-    *out = demand->result;
+    copy_result(out, &demand->result);
     if (demand->previous != PLEC_NONE)
         prefetch->demands[demand->previous].next = demand->next;
     else

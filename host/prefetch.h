@@ -108,12 +108,12 @@ struct plec_demand_result {
     uint32_t key;
     uint64_t mask;
     enum plec_status status;  /* PLEC_OK, or why not: the failed job's; PLEC_CANCELLED */
-    struct plec_error error;  /* filled unless PLEC_OK: the job's, "Cancelled", "DeadlinePast",
-                                 "DemandStalled", "NoSlotInService" */
     struct plec_slot_ref ref; /* PLEC_OK: retained, of the device tier, or of the host tier where
                                  there is no other; release it when the last use has run */
     uint64_t wait_ns;         /* from asking to the end */
     uint64_t slot_ns, disk_ns, copy_ns; /* parts of it: for a slot, for reads, for copies */
+    struct plec_error error;            /* left alone when PLEC_OK; else the job's, "Cancelled",
+                                           "DeadlinePast", "DemandStalled", "NoSlotInService" */
 };
 
 enum plec_demand_state {

@@ -162,10 +162,12 @@ static void tend_move(struct plec_prefetch *prefetch, const struct plec_load *lo
 
 static void tend_moves(struct plec_prefetch *prefetch, uint32_t l) {
     const struct plec_load *load = &prefetch->loads[l];
-    for (uint32_t m = 0; m < prefetch->n_moves && load->n_moves > 0; m++) {
+    uint32_t n_left = load->n_moves;
+    for (uint32_t m = 0; n_left > 0; m++) {
         struct plec_move *move = &prefetch->moves[m];
-        if (move->load == l && !move->broken && move->issued < move->n_bytes)
-            tend_move(prefetch, load, m);
+        if (move->load != l) continue;
+        n_left--;
+        if (!move->broken && move->issued < move->n_bytes) tend_move(prefetch, load, m);
     }
 }
 
@@ -184,6 +186,7 @@ uint32_t plec_load_get(struct plec_prefetch *prefetch, uint32_t key) {
 
 static void end_load(struct plec_prefetch *prefetch, uint32_t l) {
     struct plec_load *load = &prefetch->loads[l];
+    assert(load->queued == 0);
     plec_load_let_go(prefetch, load);
     if (load->counted) prefetch->n_requests--;
     prefetch->key_load[load->key] = PLEC_NONE;
@@ -205,29 +208,46 @@ uint64_t plec_load_copyable(const struct plec_prefetch *prefetch, const struct p
            plec_residency_valid(prefetch->options.host, load->key);
 }
 
-static void enqueue(struct plec_prefetch *prefetch, uint32_t l, enum plec_queue queue, int urgency,
-                    bool in) {
-    struct plec_heap *heap = &prefetch->queues[queue][urgency];
-    if (in)
-        plec_heap_put(heap, l, prefetch->loads[l].first_deadline[urgency]);
-    else
-        plec_heap_remove(heap, l);
+static uint16_t queue_bit(enum plec_queue queue, int urgency) {
+    return (uint16_t)(1u << (queue * PLEC_N_URGENCIES + urgency));
 }
 
-static void enqueue_all(struct plec_prefetch *prefetch, uint32_t l) {
-    const struct plec_load *load = &prefetch->loads[l];
+/* The queues a load is to stand in. */
+static uint16_t choose_queues(const struct plec_prefetch *prefetch, const struct plec_load *load) {
     struct plec_residency *device = prefetch->options.device;
     bool has_frame = plec_residency_has(prefetch->options.host, load->key);
     bool has_slot = device != NULL && plec_residency_has(device, load->key);
+    uint16_t queues = 0;
     for (int c = 0; c < PLEC_N_URGENCIES; c++) {
-        bool readable = plec_load_readable(prefetch, load, c) != 0;
-        bool copyable = plec_load_copyable(prefetch, load, c) != 0;
+        if (load->want[c] == 0) continue;
         bool placed = has_frame && (c != PLEC_DEMAND || device == NULL || load->holds_slot);
-        enqueue(prefetch, l, PLEC_TO_READ, c, readable && !placed);
-        enqueue(prefetch, l, PLEC_TO_READ_PLACED, c, readable && placed);
-        enqueue(prefetch, l, PLEC_TO_COPY, c, copyable && !has_slot);
-        enqueue(prefetch, l, PLEC_TO_COPY_PLACED, c, copyable && has_slot);
+        if (plec_load_readable(prefetch, load, c) != 0)
+            queues |= queue_bit(placed ? PLEC_TO_READ_PLACED : PLEC_TO_READ, c);
+        if (plec_load_copyable(prefetch, load, c) != 0)
+            queues |= queue_bit(has_slot ? PLEC_TO_COPY_PLACED : PLEC_TO_COPY, c);
     }
+    return queues;
+}
+
+/* Touches only the queues in which something changes. */
+static void enqueue(struct plec_prefetch *prefetch, uint32_t l) {
+    struct plec_load *load = &prefetch->loads[l];
+    uint16_t in = choose_queues(prefetch, load), changed = in ^ load->queued;
+    for (int c = 0; c < PLEC_N_URGENCIES; c++) {
+        if (load->first_deadline[c] == load->queued_at[c]) continue;
+        load->queued_at[c] = load->first_deadline[c];
+        for (int q = 0; q < PLEC_N_QUEUES; q++)
+            changed |= in & queue_bit(q, c);
+    }
+    for (uint32_t left = changed; left != 0; left &= left - 1) {
+        uint32_t bit = (uint32_t)__builtin_ctz(left), c = bit % PLEC_N_URGENCIES;
+        struct plec_heap *queue = &prefetch->queues[bit / PLEC_N_URGENCIES][c];
+        if ((in >> bit & 1) != 0)
+            plec_heap_put(queue, l, load->first_deadline[c]);
+        else
+            plec_heap_remove(queue, l);
+    }
+    load->queued = in;
 }
 
 void plec_load_refresh(struct plec_prefetch *prefetch, uint32_t l) {
@@ -246,7 +266,7 @@ void plec_load_refresh(struct plec_prefetch *prefetch, uint32_t l) {
         hold(prefetch, load);
     else
         plec_load_let_go(prefetch, load);
-    enqueue_all(prefetch, l);
+    enqueue(prefetch, l);
     if (plec_load_wanted(load) == 0 && load->n_reads == 0 && load->n_moves == 0) {
         assert(load->demands == PLEC_NONE);
         end_load(prefetch, l);

@@ -43,7 +43,9 @@ struct plec_load {
     struct plec_slot_ref frame, slot;
     bool holds_frame, holds_slot; /* only while demands wait */
     bool stream, stream_host;
-    bool counted; /* in n_requests */
+    bool counted;    /* in n_requests */
+    uint16_t queued; /* bit queue * PLEC_N_URGENCIES + class: it stands there */
+    uint64_t queued_at[PLEC_N_URGENCIES]; /* by that deadline */
 };
 
 enum plec_demand_phase { PLEC_DEMAND_FREE, PLEC_DEMAND_WAITS, PLEC_DEMAND_ENDED };
