@@ -6,7 +6,7 @@
 
 #include "host/streamer_parts.h"
 
-/* How long a wait goes on before it looks at its deadline, the watchdog and the caller's wish. */
+/* How long a wait goes on before it looks at its deadline and the watchdog. */
 static const uint64_t LOOK_NS = 50000000;
 
 /* --- what a dispatch needs ------------------------------------------------------------------- */
@@ -150,7 +150,9 @@ static void take_ended(struct plec_streamer *streamer) {
         struct plec_stream_need *need = need_of(dispatch, result.key);
         need->ticket = 0;
         dispatch->n_waiting--;
-        dispatch->last = result;
+        dispatch->last_slot_ns = result.slot_ns;
+        dispatch->last_disk_ns = result.disk_ns;
+        dispatch->last_copy_ns = result.copy_ns;
         enum plec_status status = result.status;
         if (status == PLEC_OK) status = hand_out(streamer, need, result.ref, &result.error);
         if (status == PLEC_MALFORMED && result.status == PLEC_OK)
@@ -230,8 +232,8 @@ void plec_streamer_begin(const struct plec_bank **bank, struct plec_streamer *st
     plec_streamer_round(streamer);
     plan.kind = PLEC_STREAM_PLAN_END;
     plec_streamer_tell(streamer, plan);
+    plec_streamer_keep_up(streamer);
     pthread_mutex_unlock(&streamer->lock);
-    plec_streamer_kick(streamer);
     *bank = &streamer->layers[args->layer].bank;
 }
 
@@ -244,10 +246,11 @@ static uint64_t least(uint64_t a, uint64_t b) {
 /* Divides a wait by what the demand that ended it went through, the last first: copies, reads, a
  * slot; what is left went by before the engine was looked at, or after. */
 static void divide_stall(struct plec_streamer *streamer, uint64_t stall_ns) {
-    const struct plec_demand_result *last = &streamer->dispatch.last;
+    const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     struct plec_stream_counts *counts = &streamer->counts;
-    uint64_t copy = least(stall_ns, last->copy_ns), left = stall_ns - copy;
-    uint64_t disk = least(left, last->disk_ns), slot = least(left - disk, last->slot_ns);
+    uint64_t copy = least(stall_ns, dispatch->last_copy_ns), left = stall_ns - copy;
+    uint64_t disk = least(left, dispatch->last_disk_ns);
+    uint64_t slot = least(left - disk, dispatch->last_slot_ns);
     counts->waits++;
     counts->stall_ns += stall_ns;
     counts->stall_copy_ns += copy;
@@ -279,36 +282,47 @@ static bool has_news(const struct plec_streamer *streamer) {
            dispatch->n_waiting == 0;
 }
 
-static void sleep_on_changes(struct plec_streamer *streamer, uint64_t now) {
-    uint64_t until_ns = now + LOOK_NS, deadline = streamer->dispatch.deadline_ns;
-    if (deadline > now && deadline < until_ns) until_ns = deadline;
+/* When a wait looks at its deadline and the watchdog. */
+static uint64_t next_look(const struct plec_streamer *streamer, uint64_t now) {
+    uint64_t deadline = streamer->dispatch.deadline_ns;
+    return deadline != 0 ? least(deadline, now + LOOK_NS) : now + LOOK_NS;
+}
+
+/* Waits for an end, and does what follows from it. */
+static void await_end(struct plec_streamer *streamer, uint64_t until_ns) {
     if (plec_streamer_virtual(streamer)) {
         plec_streamer_move_on(streamer, until_ns);
         return;
     }
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    pthread_cond_timedwait(&streamer->changed, &streamer->lock, &until);
+    plec_streamer_keep_up(streamer);
+    plec_streamer_sleep(streamer, until_ns);
+    plec_streamer_round(streamer);
 }
 
 /* Waits for the first demand to end, for as long as anything allows. */
 static void wait_for_news(struct plec_streamer *streamer) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     struct plec_stream_event event = {.kind = PLEC_STREAM_WAIT_BEGIN,
-                                      .id = streamer->dispatch.id,
+                                      .id = dispatch->id,
                                       .key = PLEC_NO_KEY,
                                       .at_ns = plec_streamer_now(streamer)};
-    uint64_t start = event.at_ns, now = start;
-    streamer->dispatch.last = (struct plec_demand_result){0}; /* none may end: the caller may */
+    uint64_t start = event.at_ns, look_ns = next_look(streamer, start);
+    /* None may end: the caller may. */
+    dispatch->last_slot_ns = dispatch->last_disk_ns = dispatch->last_copy_ns = 0;
     plec_streamer_tell(streamer, event);
     while (!has_news(streamer)) {
-        sleep_on_changes(streamer, now);
-        now = plec_streamer_now(streamer);
-        end_past_demands(streamer, now);
+        await_end(streamer, look_ns);
+        if (streamer->round_ns >= look_ns) {
+            end_past_demands(streamer, streamer->round_ns);
+            look_ns = next_look(streamer, streamer->round_ns);
+        }
         take_ended(streamer);
         if (!has_news(streamer)) ask_caller(streamer);
     }
+    plec_streamer_end_wait(streamer);
     event.kind = PLEC_STREAM_WAIT_END;
     event.at_ns = plec_streamer_now(streamer);
-    event.status = streamer->dispatch.status;
+    event.status = dispatch->status;
     divide_stall(streamer, event.at_ns - start);
     plec_streamer_tell(streamer, event);
 }
@@ -321,10 +335,8 @@ enum plec_status plec_streamer_next(struct plec_stream_part *out, struct plec_st
     assert(dispatch->open);
     plec_streamer_round(streamer);
     take_ended(streamer);
-    if (!has_news(streamer)) {
-        plec_streamer_kick(streamer);
-        wait_for_news(streamer);
-    }
+    if (!has_news(streamer)) wait_for_news(streamer);
+    plec_streamer_keep_up(streamer);
     enum plec_status status = dispatch->status;
     if (status != PLEC_OK) {
         if (err != NULL) *err = dispatch->error;
@@ -340,7 +352,7 @@ enum plec_status plec_streamer_next(struct plec_stream_part *out, struct plec_st
 
 /* --- used and end ---------------------------------------------------------------------------- */
 
-static enum plec_status wake_engine(void *user, struct plec_error *err) {
+static enum plec_status work_done(void *user, struct plec_error *err) {
     (void)err;
     plec_streamer_kick(user);
     return PLEC_OK;
@@ -364,18 +376,17 @@ enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_
     }
     bool waits = dispatch->n_waiting > 0 && dispatch->streams;
     pthread_mutex_unlock(&streamer->lock);
-    /* Somebody waits for a slot: the engine is to look when this one comes free. */
-    if (status != PLEC_OK || !waits) return status;
-    status = plec_stream_call(stream, wake_engine, streamer, err);
+    /* Somebody waits for a slot, and is to look when this one comes free. */
+    if (status != PLEC_OK || !waits || plec_event_done(use->event)) return status;
+    status = plec_stream_call(stream, work_done, streamer, err);
     if (status != PLEC_OK) return status;
     use->calls = true;
     return plec_event_record(use->called, stream, err);
 }
 
-bool plec_streamer_release_uses(struct plec_streamer *streamer) {
+bool plec_streamer_release_uses(struct plec_streamer *streamer, uint64_t now) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     bool released = false;
-    uint64_t now = plec_streamer_now(streamer);
     while (dispatch->first_use < dispatch->n_uses) {
         const struct plec_stream_use *use = &dispatch->uses[dispatch->first_use];
         if (use->due_ns > now || !plec_event_done(use->event)) break;
@@ -403,7 +414,7 @@ static void drop_demands(struct plec_streamer *streamer) {
 /* Waits for the work of every part, and gives its slots back. */
 static void wait_for_uses(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
-    plec_streamer_release_uses(streamer);
+    plec_streamer_release_uses(streamer, plec_streamer_now(streamer));
     while (dispatch->first_use < dispatch->n_uses) {
         if (plec_streamer_virtual(streamer)) {
             plec_streamer_move_on(streamer, UINT64_MAX);
@@ -413,7 +424,7 @@ static void wait_for_uses(struct plec_streamer *streamer) {
         pthread_mutex_unlock(&streamer->lock);
         plec_event_sync(event);
         pthread_mutex_lock(&streamer->lock);
-        plec_streamer_release_uses(streamer);
+        plec_streamer_release_uses(streamer, plec_streamer_now(streamer));
     }
     for (uint32_t i = 0; i < dispatch->n_uses; i++) /* no call may come when all is closed */
         if (dispatch->uses[i].calls) plec_event_sync(dispatch->uses[i].called);
@@ -437,6 +448,6 @@ void plec_streamer_end(struct plec_streamer *streamer) {
                                                             .mask = dispatch->n_experts,
                                                             .status = dispatch->status});
     plec_streamer_round(streamer);
+    plec_streamer_keep_up(streamer);
     pthread_mutex_unlock(&streamer->lock);
-    plec_streamer_kick(streamer);
 }

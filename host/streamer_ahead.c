@@ -61,8 +61,8 @@ void plec_streamer_expect(struct plec_streamer *streamer,
                                .n = expectation->n_ids};
     guess(streamer, &ahead, plec_streamer_now(streamer));
     plec_streamer_round(streamer);
+    plec_streamer_keep_up(streamer);
     plec_streamer_unlock(streamer);
-    plec_streamer_kick(streamer);
 }
 
 uint32_t plec_streamer_layer_after(struct plec_streamer *streamer, uint32_t layer) {

@@ -5,13 +5,17 @@
 #include "host/nvtx.h"
 #include "host/streamer_parts.h"
 
-/* --- busy time ------------------------------------------------------------------------------- */
+/* --- jobs under way, as bits; the time with any of them --------------------------------------- */
 
-static void count_up(uint32_t *n, uint64_t *since, uint64_t now) {
-    if ((*n)++ == 0) *since = now;
+static uint32_t take_job(uint32_t *jobs, uint64_t *since, uint64_t now) {
+    uint32_t i = (uint32_t)__builtin_ctz(~*jobs);
+    if (*jobs == 0) *since = now;
+    *jobs |= UINT32_C(1) << i;
+    return i;
 }
-static void count_down(uint32_t *n, uint64_t *busy_ns, uint64_t since, uint64_t now) {
-    if (--*n == 0) *busy_ns += now - since;
+static void drop_job(uint32_t *jobs, uint32_t i, uint64_t *busy_ns, uint64_t since, uint64_t now) {
+    *jobs &= ~(UINT32_C(1) << i);
+    if (*jobs == 0) *busy_ns += now - since;
 }
 
 /* --- reads ----------------------------------------------------------------------------------- */
@@ -26,42 +30,40 @@ static void describe_pieces(struct plec_streamer *streamer, struct plec_read_job
     read->n_pieces = plec_span_pieces(streamer->pieces, &streamer->spans, job->key, job->mask);
     for (uint32_t i = 0; i < read->n_pieces; i++) {
         const struct plec_piece *piece = &streamer->pieces[i];
-        read->pieces[i] = (struct plec_io_read){.file = streamer->io_files[piece->file],
-                                                .offset = piece->offset,
-                                                .length = piece->length,
-                                                .to = frame + piece->frame_at,
-                                                .user = (uint64_t)(read - streamer->reads),
-                                                .slack_before = piece->slack_before,
-                                                .slack_after = piece->slack_after,
-                                                .urgent = job->urgency == PLEC_DEMAND};
+        streamer->to_submit[streamer->n_to_submit++] =
+            (struct plec_io_read){.file = streamer->io_files[piece->file],
+                                  .offset = piece->offset,
+                                  .length = piece->length,
+                                  .to = frame + piece->frame_at,
+                                  .user = (uint64_t)(read - streamer->reads),
+                                  .slack_before = piece->slack_before,
+                                  .slack_after = piece->slack_after,
+                                  .urgent = job->urgency == PLEC_DEMAND};
     }
 }
 
-/* Hands over the pieces that there is room for; the rest goes with the next round. */
-static void submit_pieces(struct plec_streamer *streamer, struct plec_read_job *read) {
-    read->n_submitted += (uint32_t)plec_io_submit_many(
-        streamer->io, read->pieces + read->n_submitted, read->n_pieces - read->n_submitted);
-}
-
-static void start_read(struct plec_streamer *streamer, const struct plec_job *job) {
-    uint32_t i = 0;
-    while (streamer->reads[i].active)
-        i++;
+static void start_read(struct plec_streamer *streamer, const struct plec_job *job, uint64_t now) {
+    uint32_t i = take_job(&streamer->reading, &streamer->reading_since, now);
     struct plec_read_job *read = &streamer->reads[i];
-    struct plec_io_read *pieces = read->pieces;
-    *read = (struct plec_read_job){.active = true,
-                                   .job = *job,
-                                   .pieces = pieces,
-                                   .due_ns = plec_streamer_job_due(streamer, job)};
-    count_up(&streamer->n_reading, &streamer->reading_since, plec_streamer_now(streamer));
+    read->job = *job;
+    read->n_done = 0;
+    read->n_bytes = 0;
+    read->due_ns = plec_streamer_job_due(streamer, job);
+    read->failed = false;
     plec_streamer_tell_job(streamer, PLEC_STREAM_READ_BEGIN, job, job->n_bytes, PLEC_OK);
     describe_pieces(streamer, read);
-    submit_pieces(streamer, read);
 }
 
-/* A failed read hands no more pieces over, and ends with the last one that was. */
-static bool all_pieces_ended(const struct plec_read_job *read) {
-    return read->n_done == (read->failed ? read->n_submitted : read->n_pieces);
+/* Hands over the pieces of all reads that a round began: there is room for as many as there can be.
+ */
+static void submit_pieces(struct plec_streamer *streamer) {
+    uint32_t n = streamer->n_to_submit;
+    if (n == 0) return;
+    size_t taken = plec_io_submit_many(streamer->io, streamer->to_submit, n);
+    assert(taken == n);
+    (void)taken;
+    streamer->n_pieces += n;
+    streamer->n_to_submit = 0;
 }
 
 static void name_read_error(const struct plec_streamer *streamer, struct plec_read_job *read) {
@@ -73,8 +75,9 @@ static void name_read_error(const struct plec_streamer *streamer, struct plec_re
 void plec_streamer_completed(struct plec_streamer *streamer,
                              const struct plec_io_completion *completion) {
     struct plec_read_job *read = &streamer->reads[completion->user];
-    assert(read->active && read->n_done < read->n_submitted);
+    assert((streamer->reading >> completion->user & 1) != 0 && read->n_done < read->n_pieces);
     read->n_done++;
+    streamer->n_pieces--;
     read->n_bytes += completion->n_bytes;
     streamer->counts.read_bytes += completion->n_bytes;
     if (completion->status != PLEC_OK && !read->failed) {
@@ -83,8 +86,9 @@ void plec_streamer_completed(struct plec_streamer *streamer,
         read->error.code = completion->status;
         name_read_error(streamer, read);
     }
-    uint64_t rate = streamer->options.disk_bytes_per_s, now = plec_streamer_now(streamer);
+    uint64_t rate = streamer->options.disk_bytes_per_s;
     if (rate == 0 || plec_streamer_virtual(streamer)) return;
+    uint64_t now = plec_streamer_now(streamer);
     if (streamer->disk_free_ns < now) streamer->disk_free_ns = now;
     streamer->disk_free_ns += (uint64_t)((double)completion->n_bytes * 1e9 / (double)rate);
     read->due_ns = streamer->disk_free_ns;
@@ -94,11 +98,11 @@ static void end_read(struct plec_streamer *streamer, struct plec_read_job *read,
     const struct plec_error *err = read->failed ? &read->error : NULL;
     plec_streamer_tell_job(streamer, PLEC_STREAM_READ_END, &read->job, read->n_bytes,
                            err != NULL ? err->code : PLEC_OK);
-    count_down(&streamer->n_reading, &streamer->counts.read_busy_ns, streamer->reading_since, now);
+    drop_job(&streamer->reading, (uint32_t)(read - streamer->reads), &streamer->counts.read_busy_ns,
+             streamer->reading_since, now);
     if (err != NULL) plec_streamer_tell_cancel(streamer, read->job.key, read->job.mask, err->code);
     if (err == NULL) plec_streamer_seal_frame(streamer, &read->job);
     plec_streamer_job_ended(streamer, &read->job, now, read->n_bytes, err);
-    read->active = false;
 }
 
 /* Whether what is due then is over. Closing waits for no virtual end. */
@@ -106,15 +110,12 @@ static bool is_due(const struct plec_streamer *streamer, uint64_t due_ns, uint64
     return due_ns <= now || (streamer->closing && plec_streamer_virtual(streamer));
 }
 
-/* Ends the reads that are over, and hands over what had no room. True: one ended. */
-static bool tend_reads(struct plec_streamer *streamer) {
+/* Ends the reads that are over. True: one ended. */
+static bool tend_reads(struct plec_streamer *streamer, uint64_t now) {
     bool ended = false;
-    uint64_t now = plec_streamer_now(streamer);
-    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
-        struct plec_read_job *read = &streamer->reads[i];
-        if (!read->active) continue;
-        if (!read->failed && read->n_submitted < read->n_pieces) submit_pieces(streamer, read);
-        if (!all_pieces_ended(read) || !is_due(streamer, read->due_ns, now)) continue;
+    for (uint32_t left = streamer->reading; left != 0; left &= left - 1) {
+        struct plec_read_job *read = &streamer->reads[__builtin_ctz(left)];
+        if (read->n_done < read->n_pieces || !is_due(streamer, read->due_ns, now)) continue;
         end_read(streamer, read, now);
         ended = true;
     }
@@ -160,14 +161,14 @@ static enum plec_status enqueue_pieces(struct plec_streamer *streamer, struct pl
     return status;
 }
 
-static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy,
+static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy, uint64_t now,
                      const struct plec_error *err) {
-    uint64_t now = plec_streamer_now(streamer), n_bytes = err == NULL ? copy->n_bytes : 0;
+    uint64_t n_bytes = err == NULL ? copy->n_bytes : 0;
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_END, &copy->job, n_bytes,
                            err != NULL ? err->code : PLEC_OK);
-    count_down(&streamer->n_copying, &streamer->counts.copy_busy_ns, streamer->copying_since, now);
+    drop_job(&streamer->copying, (uint32_t)(copy - streamer->copies),
+             &streamer->counts.copy_busy_ns, streamer->copying_since, now);
     streamer->counts.copied_bytes += n_bytes;
-    copy->active = false;
     plec_streamer_job_ended(streamer, &copy->job, now, n_bytes, err);
 }
 
@@ -178,8 +179,9 @@ static void name_copy_error(const struct plec_streamer *streamer, const struct p
                        key->first_entry + key->n_entries - 1);
 }
 
-/* Enqueues a copy's pieces, the note of their arrival and the event behind both. */
-static void enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *copy) {
+/* Enqueues a copy's pieces, the note of their arrival and the event behind both. False: it ended,
+ * by failing. */
+static bool enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *copy) {
     struct plec_error err;
     struct plec_stream *stream = streamer->copy_streams[copy->stream];
     copy->order = streamer->n_copies++;
@@ -187,36 +189,32 @@ static void enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *c
     enum plec_status status = enqueue_pieces(streamer, copy, &err);
     if (status == PLEC_OK) status = plec_stream_call(stream, note_arrival, copy, &err);
     if (status == PLEC_OK) status = plec_event_record(copy->event, stream, &err);
-    if (status == PLEC_OK) return;
+    if (status == PLEC_OK) return true;
     err.code = status;
     if (plec_stream_sync(stream, NULL) != PLEC_OK) /* nothing of it may still run */
         plec_log_write(&streamer->log, PLEC_LOG_STEP, "a copy stream failed twice");
     name_copy_error(streamer, copy, &err);
-    end_copy(streamer, copy, &err);
+    end_copy(streamer, copy, plec_streamer_now(streamer), &err);
+    return false;
 }
 
-static void start_copy(struct plec_streamer *streamer, const struct plec_job *job) {
-    uint32_t i = 0;
-    while (streamer->copies[i].active)
-        i++;
+static bool start_copy(struct plec_streamer *streamer, const struct plec_job *job, uint64_t now) {
+    uint32_t i = take_job(&streamer->copying, &streamer->copying_since, now);
     struct plec_copy_job *copy = &streamer->copies[i];
-    copy->active = true;
     copy->job = *job;
     copy->stream = job->urgency == PLEC_DEMAND ? PLEC_DEMAND_STREAM : PLEC_OTHER_STREAM;
     copy->due_ns = plec_streamer_job_due(streamer, job);
-    count_up(&streamer->n_copying, &streamer->copying_since, plec_streamer_now(streamer));
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_BEGIN, job, job->n_bytes, PLEC_OK);
     plec_streamer_seal_slot(streamer, job);
-    enqueue_copy(streamer, copy);
+    return enqueue_copy(streamer, copy);
 }
 
 /* The oldest copy of a stream that is under way; NULL: none. */
 static struct plec_copy_job *oldest_copy(struct plec_streamer *streamer, uint32_t stream) {
     struct plec_copy_job *oldest = NULL;
-    for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++) {
-        struct plec_copy_job *copy = &streamer->copies[i];
-        if (copy->active && copy->stream == stream &&
-            (oldest == NULL || copy->order < oldest->order))
+    for (uint32_t left = streamer->copying; left != 0; left &= left - 1) {
+        struct plec_copy_job *copy = &streamer->copies[__builtin_ctz(left)];
+        if (copy->stream == stream && (oldest == NULL || copy->order < oldest->order))
             oldest = copy;
     }
     return oldest;
@@ -233,25 +231,29 @@ static void recover_stream(struct plec_streamer *streamer, struct plec_copy_job 
         status = plec_fail(&err, PLEC_NO_DEVICE, "CopyFailed", "the copy did not run");
     err.code = status;
     name_copy_error(streamer, failed, &err);
-    end_copy(streamer, failed, &err);
+    end_copy(streamer, failed, plec_streamer_now(streamer), &err);
     for (struct plec_copy_job *copy = oldest_copy(streamer, stream);
          copy != NULL && copy->order < last; copy = oldest_copy(streamer, stream))
         if (atomic_load(&copy->arrived))
-            end_copy(streamer, copy, NULL);
+            end_copy(streamer, copy, plec_streamer_now(streamer), NULL);
         else
-            enqueue_copy(streamer, copy);
+            (void)enqueue_copy(streamer, copy);
+}
+
+/* Whether a copy ran, or never will. The note is there before the event behind it, which is asked
+ * for what was skipped. */
+static bool is_over(const struct plec_copy_job *copy) {
+    return atomic_load(&copy->arrived) || plec_event_done(copy->event);
 }
 
 /* Ends the copies that are over, in the order of their streams. True: one ended. */
-static bool tend_copies(struct plec_streamer *streamer) {
+static bool tend_copies(struct plec_streamer *streamer, uint64_t now) {
     bool ended = false;
-    uint64_t now = plec_streamer_now(streamer);
     for (uint32_t stream = 0; stream < PLEC_N_COPY_STREAMS; stream++) {
         struct plec_copy_job *copy = oldest_copy(streamer, stream);
-        while (copy != NULL && is_due(streamer, copy->due_ns, now) &&
-               plec_event_done(copy->event)) {
+        while (copy != NULL && is_due(streamer, copy->due_ns, now) && is_over(copy)) {
             if (atomic_load(&copy->arrived))
-                end_copy(streamer, copy, NULL);
+                end_copy(streamer, copy, now, NULL);
             else
                 recover_stream(streamer, copy);
             ended = true;
@@ -281,48 +283,58 @@ void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame) 
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-static bool start_jobs(struct plec_streamer *streamer) {
+static bool start_reads(struct plec_streamer *streamer, uint64_t now) {
+    const uint32_t all = UINT32_MAX >> (32 - PLEC_MAX_READS);
     bool started = false;
-    uint64_t now = plec_streamer_now(streamer);
     struct plec_job job;
-    while (streamer->n_reading < PLEC_MAX_READS &&
-           plec_prefetch_next_read(&job, streamer->prefetch, now)) {
-        start_read(streamer, &job);
-        started = true;
-    }
-    while (streamer->n_copying < PLEC_MAX_COPIES &&
-           plec_prefetch_next_copy(&job, streamer->prefetch, now)) {
-        start_copy(streamer, &job);
-        started = true;
-    }
+    for (; streamer->reading != all && plec_prefetch_next_read(&job, streamer->prefetch, now);
+         started = true)
+        start_read(streamer, &job, now);
+    submit_pieces(streamer);
     return started;
 }
 
+static bool start_copies(struct plec_streamer *streamer, uint64_t now, bool *failed) {
+    const uint32_t all = UINT32_MAX >> (32 - PLEC_MAX_COPIES);
+    bool started = false;
+    struct plec_job job;
+    *failed = false;
+    for (; streamer->copying != all && plec_prefetch_next_copy(&job, streamer->prefetch, now);
+         started = true)
+        if (!start_copy(streamer, &job, now)) *failed = true;
+    return started;
+}
+
+/* Unless the engine's thread does. */
+static void collect(struct plec_streamer *streamer) {
+    if (streamer->n_pieces == 0 || streamer->reaping) return;
+    size_t n = plec_io_reap(streamer->io, streamer->completions, PLEC_REAP, 0);
+    for (size_t i = 0; i < n; i++)
+        plec_streamer_completed(streamer, &streamer->completions[i]);
+}
+
 bool plec_streamer_round(struct plec_streamer *streamer) {
-    bool again = true, moved = false;
-    for (; again; moved = moved || again) {
-        again = tend_reads(streamer);
-        again = tend_copies(streamer) || again;
-        again = plec_streamer_release_uses(streamer) || again;
-        if (!streamer->closing) again = start_jobs(streamer) || again;
+    collect(streamer);
+    uint64_t now = streamer->round_ns = plec_streamer_now(streamer);
+    bool moved = tend_reads(streamer, now);
+    moved = tend_copies(streamer, now) || moved;
+    moved = plec_streamer_release_uses(streamer, now) || moved;
+    bool failed = !streamer->closing;
+    while (failed) { /* what failed at its start left room for others */
+        moved = start_reads(streamer, now) || moved;
+        moved = start_copies(streamer, now, &failed) || moved;
     }
     return moved;
 }
 
 /* --- what is under way ----------------------------------------------------------------------- */
 
-bool plec_streamer_pieces_under_way(const struct plec_streamer *streamer) {
-    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++)
-        if (streamer->reads[i].active && streamer->reads[i].n_done < streamer->reads[i].n_submitted)
-            return true;
-    return false;
-}
-
 uint64_t plec_streamer_next_due(const struct plec_streamer *streamer) {
     uint64_t due_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < PLEC_MAX_READS && streamer->n_reading > 0; i++) {
-        const struct plec_read_job *read = &streamer->reads[i];
-        if (read->active && all_pieces_ended(read) && read->due_ns < due_ns) due_ns = read->due_ns;
+    if (streamer->options.disk_bytes_per_s == 0 && !plec_streamer_virtual(streamer)) return due_ns;
+    for (uint32_t left = streamer->reading; left != 0; left &= left - 1) {
+        const struct plec_read_job *read = &streamer->reads[__builtin_ctz(left)];
+        if (read->n_done == read->n_pieces && read->due_ns < due_ns) due_ns = read->due_ns;
     }
     return due_ns;
 }

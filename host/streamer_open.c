@@ -167,6 +167,7 @@ static enum plec_status open_files(struct plec_streamer *streamer,
     const struct plec_stream_options *options = &streamer->options;
     struct plec_io_options io = {.engine = options->io_engine,
                                  .cache = options->io_cache,
+                                 .max_requests = PLEC_MAX_READS * streamer->spans.max_spans,
                                  .queue_depth = options->io_depth,
                                  .fault = options->io_fault,
                                  .log = streamer->log};
@@ -354,12 +355,9 @@ static enum plec_status alloc_dispatch(struct plec_streamer *streamer, struct pl
 
 static enum plec_status alloc_jobs(struct plec_streamer *streamer, struct plec_error *err) {
     struct plec_arena *arena = &streamer->arena;
-    uint32_t n = streamer->spans.max_spans;
-    for (uint32_t i = 0; i < PLEC_MAX_READS; i++) {
-        streamer->reads[i].pieces =
-            plec_arena_alloc(arena, n, sizeof *streamer->reads[i].pieces, err);
-        if (streamer->reads[i].pieces == NULL) return PLEC_NO_MEMORY;
-    }
+    streamer->to_submit = plec_arena_alloc(arena, PLEC_MAX_READS * streamer->spans.max_spans,
+                                           sizeof *streamer->to_submit, err);
+    if (streamer->to_submit == NULL) return PLEC_NO_MEMORY;
     enum plec_status status = PLEC_OK;
     for (uint32_t i = 0; status == PLEC_OK && i < PLEC_MAX_COPIES; i++) {
         streamer->copies[i].streamer = streamer;
@@ -398,8 +396,8 @@ static void open_locks(struct plec_streamer *streamer) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&streamer->lock, NULL);
     pthread_mutex_init(&streamer->wake_lock, NULL);
-    pthread_cond_init(&streamer->changed, &monotonic);
-    pthread_cond_init(&streamer->wake, &monotonic);
+    pthread_cond_init(&streamer->engine_wake, &monotonic);
+    pthread_cond_init(&streamer->dispatch_wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
 
@@ -482,8 +480,8 @@ void plec_streamer_close(struct plec_streamer *streamer) {
     plec_span_table_close(&streamer->spans);
     close_maps(streamer);
     plec_arena_close(&streamer->arena);
-    pthread_cond_destroy(&streamer->wake);
-    pthread_cond_destroy(&streamer->changed);
+    pthread_cond_destroy(&streamer->engine_wake);
+    pthread_cond_destroy(&streamer->dispatch_wake);
     pthread_mutex_destroy(&streamer->wake_lock);
     pthread_mutex_destroy(&streamer->lock);
     free(streamer);

@@ -11,6 +11,11 @@
  * One lock guards all that changes. Callers and the engine's thread hold it while they ask, start
  * and take; nobody holds it while waiting. A device's own thread takes the wake lock alone: it must
  * go on while the lock's holder waits for room in a stream's queue.
+ *
+ * Waking a thread costs more than all there is to decide, so an end wakes one thread at most: a
+ * copy or a use, the dispatch that waits, which then does what the engine's thread would; a read,
+ * the engine's thread, and none while copies are queued. Whoever starts something calls that thread
+ * only if it sleeps elsewhere, or for longer than it now may.
  */
 #ifndef PLEC_HOST_STREAMER_PARTS_H
 #define PLEC_HOST_STREAMER_PARTS_H
@@ -35,10 +40,8 @@ struct plec_stream_layer {
 };
 
 struct plec_read_job {
-    bool active;
     struct plec_job job;
-    struct plec_io_read *pieces; /* [max_spans] */
-    uint32_t n_pieces, n_submitted, n_done;
+    uint32_t n_pieces, n_done;
     uint64_t n_bytes; /* read so far */
     uint64_t due_ns;  /* ends no sooner */
     bool failed;
@@ -46,7 +49,6 @@ struct plec_read_job {
 };
 
 struct plec_copy_job {
-    bool active;
     struct plec_job job;
     struct plec_streamer *streamer;
     struct plec_event *event; /* after the last piece */
@@ -92,7 +94,7 @@ struct plec_stream_dispatch {
     uint32_t n_experts;
     enum plec_status status;
     struct plec_error error;
-    struct plec_demand_result last; /* that ended a wait */
+    uint64_t last_slot_ns, last_disk_ns, last_copy_ns; /* of the demand that ended a wait */
 };
 
 struct plec_stream_counts {
@@ -127,15 +129,18 @@ struct plec_streamer {
     int32_t *all_ids;                /* [max_entries] 0, 1, ... */
 
     pthread_mutex_t lock;                   /* over all below but the wake lock's */
-    pthread_cond_t changed;                 /* a demand ended */
     struct plec_residency *host, *resident; /* frames, slots */
     struct plec_prefetch *prefetch;
     struct plec_predict *predict;
-    struct plec_request *requests; /* [plec_predict_max_requests] */
-    struct plec_piece *pieces;     /* [max_spans] scratch */
+    struct plec_request *requests;  /* [plec_predict_max_requests] */
+    struct plec_piece *pieces;      /* [max_spans] scratch */
+    struct plec_io_read *to_submit; /* [PLEC_MAX_READS * max_spans] of the reads of a round */
+    uint32_t n_to_submit;
     struct plec_read_job reads[PLEC_MAX_READS];
     struct plec_copy_job copies[PLEC_MAX_COPIES];
-    uint32_t n_reading, n_copying;
+    uint32_t reading, copying; /* bit i: reads[i], copies[i] is under way */
+    uint32_t n_pieces;         /* that the disk has not given back yet */
+    uint64_t round_ns;         /* when the last round began */
     uint64_t reading_since, copying_since, n_copies;
     uint64_t disk_free_ns;                  /* of a slowed disk, or a virtual one */
     uint64_t link_free_ns, compute_free_ns; /* virtual */
@@ -150,12 +155,17 @@ struct plec_streamer {
     bool has_profile, closing;
     struct plec_stream_counts counts;
 
-    pthread_mutex_t wake_lock; /* over kicked, reaping */
-    pthread_cond_t wake;
-    bool kicked, reaping;
+    pthread_mutex_t wake_lock; /* over those that sleep: */
+    pthread_cond_t engine_wake, dispatch_wake;
+    bool engine_called, dispatch_called; /* and have not looked since */
+    /* These change with both locks: */
+    bool dispatch_waits;        /* from its first sleep until it has news */
+    bool reaping, engine_polls; /* how the engine's thread sleeps: for completions; for a short time
+                                   at most */
+    uint64_t engine_until_ns;   /* it sleeps no longer; 0: it is awake */
     bool thread_started;
     pthread_t thread;
-    struct plec_io_completion completions[PLEC_REAP]; /* of the thread alone */
+    struct plec_io_completion completions[PLEC_REAP]; /* of the thread while it reaps */
 };
 
 /* --- the engine (streamer_jobs.c); the lock is held ------------------------------------------ */
@@ -165,12 +175,10 @@ bool plec_streamer_round(struct plec_streamer *streamer);
 /* A piece of a read has come back. */
 void plec_streamer_completed(struct plec_streamer *streamer,
                              const struct plec_io_completion *completion);
-/* Pieces that the disk has not given back yet. */
-bool plec_streamer_pieces_under_way(const struct plec_streamer *streamer);
 /* When the next read that is in the frame, but not due, ends; UINT64_MAX: there is none. */
 uint64_t plec_streamer_next_due(const struct plec_streamer *streamer);
 /* Releases the references of parts whose work is done (streamer.c). */
-bool plec_streamer_release_uses(struct plec_streamer *streamer);
+bool plec_streamer_release_uses(struct plec_streamer *streamer, uint64_t now);
 /* Writes NaN over a slot or frame that was given up. */
 void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot);
 void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame);
@@ -201,8 +209,16 @@ void plec_streamer_inspect_key(struct plec_streamer *streamer, uint32_t key, uin
 /* Lets the lock go, and wakes the dispatch that waits if one of its demands has ended: not before,
  * it would only wait for the lock. */
 void plec_streamer_unlock(struct plec_streamer *streamer);
-/* Makes the engine's thread look again. Any thread, with or without the lock. */
+/* A copy or a use is done, or may be: makes the dispatch that waits look, else the engine's thread.
+ * Any thread, with or without the lock. */
 void plec_streamer_kick(struct plec_streamer *streamer);
+/* After a round: calls the engine's thread where it would look too late for what is under way now.
+ * The lock is held. */
+void plec_streamer_keep_up(struct plec_streamer *streamer);
+/* Lets the lock go until a kick or until_ns. From here to end_wait kicks are for the dispatch that
+ * waits. The lock is held. */
+void plec_streamer_sleep(struct plec_streamer *streamer, uint64_t until_ns);
+void plec_streamer_end_wait(struct plec_streamer *streamer);
 /* Starts the thread, where time is not virtual; PLEC_NO_MEMORY "ThreadNotStarted". */
 PLEC_MUST_USE enum plec_status plec_streamer_start(struct plec_streamer *streamer,
                                                    struct plec_error *err);

@@ -111,14 +111,15 @@ void plec_streamer_get_stats(struct plec_stream_stats *out, struct plec_streamer
     plec_streamer_round(streamer);
     describe(out, streamer);
     copy_counts(out, &streamer->counts);
-    out->n_reading = streamer->n_reading;
-    out->n_copying = streamer->n_copying;
+    out->n_reading = (uint64_t)__builtin_popcount(streamer->reading);
+    out->n_copying = (uint64_t)__builtin_popcount(streamer->copying);
     plec_residency_get_counters(&out->device, streamer->resident);
     plec_residency_get_counters(&out->host, streamer->host);
     plec_prefetch_get_counters(&out->prefetch, streamer->prefetch);
     plec_io_get_counters(&out->io, streamer->io);
     for (int i = PLEC_FROM_PLAN; i <= PLEC_FROM_PROFILE; i++)
         plec_predict_report(&out->policies[i], streamer->predict, (enum plec_origin)i);
+    plec_streamer_keep_up(streamer);
     plec_streamer_unlock(streamer);
 }
 

@@ -11,6 +11,10 @@
  * the call), and of anything. */
 static const uint64_t POLL_NS = 2000000, IDLE_NS = 200000000;
 
+/* The thread does not wait for the disk while so many copies are queued: their ends make somebody
+ * look, and what is read meanwhile would queue behind them. */
+enum { COPIES_AHEAD = 2 };
+
 uint64_t plec_streamer_now(const struct plec_streamer *streamer) {
     if (plec_streamer_virtual(streamer)) return streamer->options.clock->now_ns;
     struct timespec now;
@@ -18,19 +22,101 @@ uint64_t plec_streamer_now(const struct plec_streamer *streamer) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* --- who sleeps ------------------------------------------------------------------------------ */
+
+enum sleeper { NOBODY, DISPATCH, ENGINE, REAPER };
+
+/* Both with the wake lock; who is to be woken. */
+static enum sleeper call_dispatch(struct plec_streamer *streamer) {
+    bool first = !streamer->dispatch_called;
+    streamer->dispatch_called = true;
+    return first ? DISPATCH : NOBODY;
+}
+
+static enum sleeper call_engine(struct plec_streamer *streamer) {
+    bool first = !streamer->engine_called;
+    streamer->engine_called = true;
+    if (!first) return NOBODY;
+    return streamer->reaping ? REAPER : ENGINE;
+}
+
+/* Lets the wake lock go before it wakes anybody, who would take it next. */
+static void unlock_and_wake(struct plec_streamer *streamer, enum sleeper who) {
+    pthread_mutex_unlock(&streamer->wake_lock);
+    switch (who) {
+    case NOBODY: return;
+    case DISPATCH: pthread_cond_signal(&streamer->dispatch_wake); return;
+    case ENGINE: pthread_cond_signal(&streamer->engine_wake); return;
+    case REAPER: plec_io_wake(streamer->io); return;
+    }
+}
+
 void plec_streamer_unlock(struct plec_streamer *streamer) {
     bool news = plec_prefetch_has_ended(streamer->prefetch);
     pthread_mutex_unlock(&streamer->lock);
-    if (news) pthread_cond_broadcast(&streamer->changed);
+    if (!news) return;
+    pthread_mutex_lock(&streamer->wake_lock);
+    unlock_and_wake(streamer, streamer->dispatch_waits ? call_dispatch(streamer) : NOBODY);
 }
 
 void plec_streamer_kick(struct plec_streamer *streamer) {
     pthread_mutex_lock(&streamer->wake_lock);
-    bool first = !streamer->kicked; /* the thread has not looked since the last one */
-    streamer->kicked = true;
-    if (first && streamer->reaping) plec_io_wake(streamer->io);
-    if (first && !streamer->reaping) pthread_cond_signal(&streamer->wake);
+    unlock_and_wake(streamer,
+                    streamer->dispatch_waits ? call_dispatch(streamer) : call_engine(streamer));
+}
+
+/* Whether something may end of which no call tells. */
+static bool is_to_poll(const struct plec_streamer *streamer) {
+    const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    return streamer->copying != 0 || dispatch->open || dispatch->first_use < dispatch->n_uses;
+}
+
+/* Copies that what is read now would queue behind. */
+static uint32_t count_copies_ahead(const struct plec_streamer *streamer) {
+    uint32_t n = 0;
+    for (uint32_t left = streamer->copying; left != 0; left &= left - 1) {
+        bool urgent = streamer->copies[__builtin_ctz(left)].stream == PLEC_DEMAND_STREAM;
+        n += urgent || streamer->dispatch.n_waiting == 0;
+    }
+    return n;
+}
+
+void plec_streamer_keep_up(struct plec_streamer *streamer) {
+    if (streamer->engine_until_ns == 0) return; /* it is awake, or there is none */
+    bool elsewhere =
+        streamer->n_pieces > 0 && !streamer->reaping && count_copies_ahead(streamer) == 0;
+    bool late = elsewhere || (is_to_poll(streamer) && !streamer->engine_polls) ||
+                plec_streamer_next_due(streamer) < streamer->engine_until_ns;
+    if (!late) return;
+    pthread_mutex_lock(&streamer->wake_lock);
+    unlock_and_wake(streamer, call_engine(streamer));
+}
+
+static struct timespec time_of(uint64_t ns) {
+    return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+void plec_streamer_sleep(struct plec_streamer *streamer, uint64_t until_ns) {
+    struct timespec until = time_of(until_ns);
+    pthread_mutex_lock(&streamer->wake_lock);
+    streamer->dispatch_waits = true;
+    pthread_mutex_unlock(&streamer->lock);
+    while (!streamer->dispatch_called &&
+           pthread_cond_timedwait(&streamer->dispatch_wake, &streamer->wake_lock, &until) !=
+               ETIMEDOUT)
+        continue;
+    streamer->dispatch_called = false;
     pthread_mutex_unlock(&streamer->wake_lock);
+    pthread_mutex_lock(&streamer->lock);
+}
+
+/* A kick that the dispatch did not look after any more is the engine's. */
+void plec_streamer_end_wait(struct plec_streamer *streamer) {
+    if (!streamer->dispatch_waits) return; /* it never slept */
+    pthread_mutex_lock(&streamer->wake_lock);
+    bool called = streamer->dispatch_called;
+    streamer->dispatch_waits = streamer->dispatch_called = false;
+    unlock_and_wake(streamer, called ? call_engine(streamer) : NOBODY);
 }
 
 /* --- virtual time ---------------------------------------------------------------------------- */
@@ -65,7 +151,7 @@ uint64_t plec_streamer_use_due(struct plec_streamer *streamer, uint32_t n_expert
 }
 
 static void reap_all(struct plec_streamer *streamer) {
-    while (plec_streamer_pieces_under_way(streamer)) {
+    while (streamer->n_pieces > 0) {
         size_t n = plec_io_reap(streamer->io, streamer->completions, PLEC_REAP, UINT32_MAX);
         for (size_t i = 0; i < n; i++)
             plec_streamer_completed(streamer, &streamer->completions[i]);
@@ -76,8 +162,8 @@ static void reap_all(struct plec_streamer *streamer) {
 static void end_real_work(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     reap_all(streamer);
-    for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++)
-        if (streamer->copies[i].active) plec_event_sync(streamer->copies[i].event);
+    for (uint32_t left = streamer->copying; left != 0; left &= left - 1)
+        plec_event_sync(streamer->copies[__builtin_ctz(left)].event);
     for (uint32_t i = dispatch->first_use; i < dispatch->n_uses; i++)
         plec_event_sync(dispatch->uses[i].event);
 }
@@ -92,8 +178,8 @@ static uint64_t next_end(const struct plec_streamer *streamer) {
     const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     uint64_t now = streamer->options.clock->now_ns;
     uint64_t next = sooner(UINT64_MAX, plec_streamer_next_due(streamer), now);
-    for (uint32_t i = 0; i < PLEC_MAX_COPIES; i++)
-        if (streamer->copies[i].active) next = sooner(next, streamer->copies[i].due_ns, now);
+    for (uint32_t left = streamer->copying; left != 0; left &= left - 1)
+        next = sooner(next, streamer->copies[__builtin_ctz(left)].due_ns, now);
     if (dispatch->first_use < dispatch->n_uses)
         next = sooner(next, dispatch->uses[dispatch->first_use].due_ns, now);
     return next;
@@ -120,7 +206,7 @@ void plec_streamer_pass(struct plec_streamer *streamer, uint64_t n_ns) {
 
 static void end_virtually(struct plec_streamer *streamer) {
     pthread_mutex_lock(&streamer->lock);
-    while (streamer->n_reading > 0 || streamer->n_copying > 0) {
+    while (streamer->reading != 0 || streamer->copying != 0) {
         end_real_work(streamer);
         plec_streamer_round(streamer);
     }
@@ -129,40 +215,42 @@ static void end_virtually(struct plec_streamer *streamer) {
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-/* How long nothing need be looked at. */
-static uint64_t patience(const struct plec_streamer *streamer) {
-    uint64_t now = plec_streamer_now(streamer), wait_ns = IDLE_NS;
-    bool polls =
-        streamer->n_copying > 0 || streamer->dispatch.first_use < streamer->dispatch.n_uses;
-    if (polls) wait_ns = POLL_NS;
-    uint64_t due = plec_streamer_next_due(streamer);
-    if (due < now + wait_ns) wait_ns = due > now ? due - now : 0;
-    return wait_ns;
+/* From here on others call; the lock is held, so that they see what the thread has not seen. */
+static void fall_asleep(struct plec_streamer *streamer) {
+    bool polls = is_to_poll(streamer);
+    uint64_t until_ns = plec_streamer_now(streamer) + (polls ? POLL_NS : IDLE_NS);
+    uint64_t due_ns = plec_streamer_next_due(streamer);
+    pthread_mutex_lock(&streamer->wake_lock);
+    streamer->reaping = streamer->n_pieces > 0 && count_copies_ahead(streamer) < COPIES_AHEAD;
+    streamer->engine_polls = polls;
+    streamer->engine_until_ns = due_ns < until_ns ? due_ns : until_ns;
+    pthread_mutex_unlock(&streamer->wake_lock);
 }
 
-static void wait_for_kick(struct plec_streamer *streamer, uint64_t wait_ns) {
-    uint64_t until_ns = plec_streamer_now(streamer) + wait_ns;
-    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+static void wait_for_call(struct plec_streamer *streamer) {
+    struct timespec until = time_of(streamer->engine_until_ns);
     pthread_mutex_lock(&streamer->wake_lock);
-    while (!streamer->kicked &&
-           pthread_cond_timedwait(&streamer->wake, &streamer->wake_lock, &until) != ETIMEDOUT)
+    while (!streamer->engine_called &&
+           pthread_cond_timedwait(&streamer->engine_wake, &streamer->wake_lock, &until) !=
+               ETIMEDOUT)
         continue;
-    streamer->kicked = false;
     pthread_mutex_unlock(&streamer->wake_lock);
 }
 
-/* Completions, as many as there are; waits for the first up to wait_ns, or a kick. */
-static size_t reap(struct plec_streamer *streamer, uint64_t wait_ns) {
+/* Completions, as many as there are; waits for the first, or a call. */
+static size_t reap(struct plec_streamer *streamer) {
+    uint64_t now = plec_streamer_now(streamer), until_ns = streamer->engine_until_ns;
+    uint64_t wait_ns = until_ns > now ? until_ns - now : 0;
+    return plec_io_reap(streamer->io, streamer->completions, PLEC_REAP,
+                        (uint32_t)((wait_ns + 999999) / 1000000));
+}
+
+/* Whoever called before this is seen by the round that follows. */
+static void wake_up(struct plec_streamer *streamer) {
     pthread_mutex_lock(&streamer->wake_lock);
-    uint32_t wait_ms = streamer->kicked ? 0 : (uint32_t)((wait_ns + 999999) / 1000000);
-    streamer->kicked = false;
-    streamer->reaping = true;
+    streamer->engine_called = streamer->reaping = false;
+    streamer->engine_until_ns = 0;
     pthread_mutex_unlock(&streamer->wake_lock);
-    size_t n = plec_io_reap(streamer->io, streamer->completions, PLEC_REAP, wait_ms);
-    pthread_mutex_lock(&streamer->wake_lock);
-    streamer->reaping = false;
-    pthread_mutex_unlock(&streamer->wake_lock);
-    return n;
 }
 
 static void *serve(void *user) {
@@ -172,19 +260,19 @@ static void *serve(void *user) {
     pthread_mutex_lock(&streamer->lock);
     for (;;) {
         plec_streamer_round(streamer);
-        bool idle = streamer->n_reading == 0 && streamer->n_copying == 0;
+        bool idle = streamer->reading == 0 && streamer->copying == 0;
         if (streamer->closing && idle) break;
-        uint64_t wait_ns = patience(streamer);
-        bool reads = plec_streamer_pieces_under_way(streamer);
+        fall_asleep(streamer);
         size_t n = 0;
         plec_streamer_unlock(streamer);
-        if (reads)
-            n = reap(streamer, wait_ns);
+        if (streamer->reaping)
+            n = reap(streamer);
         else
-            wait_for_kick(streamer, wait_ns);
+            wait_for_call(streamer);
         pthread_mutex_lock(&streamer->lock);
         for (size_t i = 0; i < n; i++)
             plec_streamer_completed(streamer, &streamer->completions[i]);
+        wake_up(streamer);
     }
     pthread_mutex_unlock(&streamer->lock);
     return NULL;
