@@ -4,7 +4,6 @@
  * where an urgent read can still go before it.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "host/io_parts.h"
 #include "host/nvtx.h"
+#include "host/thread.h"
 
 struct pool {
     pthread_cond_t work, done; /* under io->lock */
@@ -129,16 +129,12 @@ static void pool_close(struct plec_io *io) {
     free(pool);
 }
 
-/* Threads that take no signal: handlers run on the threads of the program. */
+/* As many as can be had. */
 static uint32_t start_threads(struct plec_io *io, struct pool *pool) {
-    sigset_t all, before;
     uint32_t n = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; n < pool->depth; n++) {
-        if (pthread_create(&pool->threads[n], NULL, run, io) != 0) break;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (n < pool->depth &&
+           plec_thread_start(&pool->threads[n], run, io, "a reading thread", NULL) == PLEC_OK)
+        n++;
     return n;
 }
 

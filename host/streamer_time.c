@@ -1,11 +1,10 @@
 /* Time: the system's, in which a thread takes what has ended; or a virtual one, without it. */
 #include <errno.h>
-#include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #include "host/nvtx.h"
 #include "host/streamer_parts.h"
+#include "host/thread.h"
 
 /* How long the thread waits for a sign: of an event that no call announces (a failed stream skips
  * the call), and of anything. */
@@ -279,17 +278,11 @@ static void *serve(void *user) {
 }
 
 enum plec_status plec_streamer_start(struct plec_streamer *streamer, struct plec_error *err) {
-    sigset_t all, before;
     if (plec_streamer_virtual(streamer)) return PLEC_OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&streamer->thread, NULL, serve, streamer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0)
-        return plec_fail(err, PLEC_NO_MEMORY, "ThreadNotStarted", "the streaming thread: %s",
-                         strerror(failed));
-    streamer->thread_started = true;
-    return PLEC_OK;
+    enum plec_status status =
+        plec_thread_start(&streamer->thread, serve, streamer, "the streaming thread", err);
+    streamer->thread_started = status == PLEC_OK;
+    return status;
 }
 
 void plec_streamer_stop(struct plec_streamer *streamer) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "host/io.h"
+#include "host/thread.h"
 #include "lyrw/mapping.h"
 #include "tools/plectrum/cli.h"
 
@@ -48,6 +50,46 @@ void read_on_a_stream(const std::string &path, size_t at) {
     std::_Exit(plec_stream_sync(stream, nullptr) == PLEC_OK ? 96 : 97);
 }
 
+void *read_on_a_thread(void *user) {
+    (void)read_on_this_thread(user, nullptr);
+    return nullptr;
+}
+
+void read_on_a_thread_of_the_library(const std::string &path, size_t at) {
+    struct reading reading = {path, at};
+    pthread_t thread;
+    if (plec_thread_start(&thread, read_on_a_thread, &reading, "a thread", nullptr) != PLEC_OK)
+        std::_Exit(97);
+    pthread_join(thread, nullptr);
+    std::_Exit(96);
+}
+
+int read_before_a_piece(void *user, uint32_t, uint64_t, uint64_t) {
+    (void)read_on_this_thread(user, nullptr);
+    return 0;
+}
+
+/* A thread that reads files comes upon the cut one. */
+void read_on_a_reading_thread(const std::string &path, size_t at) {
+    std::ofstream(path) << std::string(3 * 4096, 'x');
+    struct reading reading = {path, at};
+    plec_io_options options = {};
+    options.engine = PLEC_IO_PREAD;
+    options.fault = {read_before_a_piece, &reading};
+    plec_io *io = nullptr;
+    uint8_t to[4096];
+    plec_io_read read = {};
+    read.length = sizeof to;
+    read.to = to;
+    if (plec_io_open(&io, &options, nullptr) != PLEC_OK ||
+        plec_io_add_file(&read.file, io, path.c_str(), nullptr) != PLEC_OK ||
+        !plec_io_submit(io, &read))
+        std::_Exit(97);
+    plec_io_completion done;
+    plec_io_reap(io, &done, 1, UINT32_MAX);
+    std::_Exit(96);
+}
+
 class BusErrorDeathTest : public testing::Test {
   protected:
     const std::string path = testing::TempDir() + "plec_bus_error_" + std::to_string(getpid());
@@ -61,6 +103,15 @@ TEST_F(BusErrorDeathTest, FileCutWhileMappedIsNamedWithItsByte) {
 
 TEST_F(BusErrorDeathTest, FileCutIsNamedOnTheThreadsThatCalculate) {
     EXPECT_EXIT(read_on_a_stream(path, 9000), testing::ExitedWithCode(PLEC_EXIT_MACHINE),
+                "FileCutShort: .*plec_bus_error_.*: byte 9000 could not be read");
+}
+
+/* Threads that blocked every signal ended the process without a word. */
+TEST_F(BusErrorDeathTest, FileCutIsNamedOnTheThreadsOfTheLibrary) {
+    EXPECT_EXIT(read_on_a_thread_of_the_library(path, 9000),
+                testing::ExitedWithCode(PLEC_EXIT_MACHINE),
+                "FileCutShort: .*plec_bus_error_.*: byte 9000 could not be read");
+    EXPECT_EXIT(read_on_a_reading_thread(path, 9000), testing::ExitedWithCode(PLEC_EXIT_MACHINE),
                 "FileCutShort: .*plec_bus_error_.*: byte 9000 could not be read");
 }
 
