@@ -358,30 +358,45 @@ static enum plec_status work_done(void *user, struct plec_error *err) {
     return PLEC_OK;
 }
 
+/* Records the end of the work on a stream. Where that fails nothing would ever tell of it, so it is
+ * waited for. */
+static enum plec_status record(struct plec_event *event, struct plec_stream *stream,
+                               struct plec_error *err) {
+    enum plec_status status = plec_event_record(event, stream, err);
+    if (status != PLEC_OK) (void)!plec_stream_sync(stream, NULL);
+    return status;
+}
+
+/* Calls when a use is done that is not yet: somebody waits for its slots. */
+static enum plec_status call_when_done(struct plec_streamer *streamer, struct plec_stream_use *use,
+                                       struct plec_stream *stream, struct plec_error *err) {
+    if (plec_event_done(use->event)) return PLEC_OK;
+    enum plec_status status = plec_stream_call(stream, work_done, streamer, err);
+    if (status == PLEC_OK) status = record(use->called, stream, err);
+    use->calls = status == PLEC_OK;
+    return status;
+}
+
 enum plec_status plec_streamer_used(struct plec_streamer *streamer, struct plec_stream *stream,
                                     struct plec_error *err) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     pthread_mutex_lock(&streamer->lock);
     uint32_t n = dispatch->n_uses, first = n > 0 ? dispatch->uses[n - 1].end : 0;
-    struct plec_stream_use *use = &dispatch->uses[n];
+    struct plec_stream_use *use = first < dispatch->n_held ? &dispatch->uses[n] : NULL;
     enum plec_status status = PLEC_OK;
-    if (first < dispatch->n_held) {
+    if (use != NULL) {
         use->first = first;
         use->end = dispatch->n_held;
         use->calls = false;
         use->due_ns = plec_streamer_use_due(streamer, dispatch->n_ordered - dispatch->used_first);
-        status = plec_event_record(use->event, stream, err);
-        if (status == PLEC_OK) dispatch->n_uses++;
+        status = record(use->event, stream, err);
+        dispatch->n_uses += status == PLEC_OK;
         dispatch->used_first = dispatch->n_ordered;
     }
     bool waits = dispatch->n_waiting > 0 && dispatch->streams;
     pthread_mutex_unlock(&streamer->lock);
-    /* Somebody waits for a slot, and is to look when this one comes free. */
-    if (status != PLEC_OK || !waits || plec_event_done(use->event)) return status;
-    status = plec_stream_call(stream, work_done, streamer, err);
-    if (status != PLEC_OK) return status;
-    use->calls = true;
-    return plec_event_record(use->called, stream, err);
+    if (status != PLEC_OK || use == NULL || !waits) return status;
+    return call_when_done(streamer, use, stream, err);
 }
 
 bool plec_streamer_release_uses(struct plec_streamer *streamer, uint64_t now) {

@@ -1,4 +1,5 @@
 /* A streamer without a runner: when slots are given away, and dispatches that stop half way. */
+#include "device/backend.h"
 #include "tests/support/stream_model.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ class Streamer : public testing::Test {
         ASSERT_EQ(plec_container_open(&container_, model_.path().c_str(), nullptr, &err), PLEC_OK);
         ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, nullptr, &err), PLEC_OK);
         ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
+        if (before_open != nullptr) before_open(device, stream);
         plec_streamer_layer layers[2];
         for (uint32_t i = 0; i < 2; i++) {
             ASSERT_EQ(plec_container_bind(&bound[i], container_, i, &err), PLEC_OK) << err.message;
@@ -84,6 +86,7 @@ class Streamer : public testing::Test {
         return out;
     }
 
+    void (*before_open)(plec_device *device, const plec_stream *stream) = nullptr;
     plec_device *device = nullptr;
     plec_stream *stream = nullptr;
     plec_streamer *streamer = nullptr;
@@ -117,10 +120,12 @@ TEST_F(Streamer, HandsOutEachExpertOnceWithItsBytes) {
 
 /* Work that takes as long as it likes. */
 struct SlowWork {
-    std::atomic<bool> go{false};
+    std::atomic<bool> go{false}, finished{false};
     static plec_status run(void *user, plec_error *) {
-        while (!static_cast<SlowWork *>(user)->go)
+        auto *work = static_cast<SlowWork *>(user);
+        while (!work->go)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        work->finished = true;
         return PLEC_OK;
     }
 };
@@ -168,6 +173,60 @@ TEST_F(Streamer, EndWaitsForTheWorkOfEveryPart) {
     EXPECT_FALSE(ended);
     work.go = true;
     other.join();
+}
+
+/* A device whose events can be told to refuse to be recorded on a stream. */
+struct RefusedRecords {
+    static inline const plec_backend *real;
+    static inline plec_backend backend;
+    static inline const plec_stream *on;
+    static inline int n_to_pass, n_refused;
+
+    static plec_status open_event(plec_event **out, plec_device *device, plec_error *err) {
+        plec_status status = real->event_open(out, device, err);
+        if (status == PLEC_OK) (*out)->backend = &backend;
+        return status;
+    }
+    static plec_status record(plec_event *event, plec_stream *stream, plec_error *err) {
+        if (stream != on || n_to_pass-- > 0) return real->event_record(event, stream, err);
+        n_refused++;
+        return plec_fail(err, PLEC_NO_DEVICE, "NotRecorded", "by a test");
+    }
+    /* Events opened from here on. */
+    static void take_over(plec_device *device, const plec_stream *stream) {
+        on = stream;
+        real = device->backend;
+        backend = *real;
+        backend.event_open = open_event;
+        backend.event_record = record;
+        n_to_pass = 1 << 30;
+        n_refused = 0;
+        device->backend = &backend;
+    }
+};
+
+/* An event that was never recorded was waited for, and a slot given away under the work on it. */
+TEST_F(Streamer, AUseThatCannotBeRecordedIsWaitedFor) {
+    before_open = RefusedRecords::take_over;
+    open(2, 4);
+    for (int n_to_pass : {0, 1}) { /* the end of the work; the call behind it */
+        SlowWork work;
+        begin(0, {4, 5, 6, 7});
+        ASSERT_FALSE(next().empty());
+        EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &work, nullptr), PLEC_OK);
+        RefusedRecords::n_to_pass = n_to_pass;
+        std::thread other([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(30));
+            work.go = true;
+        });
+        plec_error err = {};
+        EXPECT_EQ(plec_streamer_used(streamer, stream, &err), PLEC_NO_DEVICE);
+        EXPECT_TRUE(work.finished);
+        RefusedRecords::n_to_pass = 1 << 30;
+        other.join();
+        plec_streamer_end(streamer);
+    }
+    EXPECT_EQ(RefusedRecords::n_refused, 2);
 }
 
 TEST_F(Streamer, ADispatchMayEndAtAnyPoint) {
