@@ -28,8 +28,10 @@ struct reading {
 
 enum { BLOCK = PLEC_FRAME_ALIGNMENT, ROOM = PLACE_BYTES + 2 * BLOCK };
 
-/* The next part of the next range, into a free place. */
+/* The next part of the next range that has bytes, into a free place. */
 static bool submit_one(struct reading *reading) {
+    while (reading->reads->ranges[reading->next].length == 0)
+        reading->next = (reading->next + 1) % reading->reads->n;
     const struct plec_range *range = &reading->reads->ranges[reading->next];
     uint64_t left = range->length - reading->at, offset = range->offset + reading->at;
     uint64_t length = left < PLACE_BYTES ? left : PLACE_BYTES;
@@ -134,11 +136,18 @@ static enum plec_status measure_reads_of(struct plec_disk_speed *out, struct rea
     return status;
 }
 
+static bool has_bytes(const struct plec_speed_reads *reads) {
+    size_t i = 0;
+    while (i < reads->n && reads->ranges[i].length == 0)
+        i++;
+    return i < reads->n;
+}
+
 enum plec_status plec_measure_disk(struct plec_disk_speed *out, const struct plec_disk_args *args,
                                    const struct plec_speed_progress *progress,
                                    struct plec_error *err) {
     *out = (struct plec_disk_speed){0};
-    if (args->small.n == 0 || args->large.n == 0)
+    if (!has_bytes(&args->small) || !has_bytes(&args->large))
         return plec_fail(err, PLEC_BAD_INPUT, "NothingToRead", "there is nothing to read");
     struct reading reading = {.n_free = PLACES};
     for (uint32_t i = 0; i < PLACES; i++)
