@@ -217,6 +217,14 @@ static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_
     return PLEC_OK;
 }
 
+/* So that no copy meets memory that the system has yet to find, page by page. */
+static enum plec_status touch_slots(struct plec_streamer *streamer, struct plec_error *err) {
+    struct plec_stream *stream = streamer->copy_streams[PLEC_DEMAND_STREAM];
+    enum plec_status status =
+        plec_fill(streamer->slots, 0, streamer->n_slots * streamer->frame_bytes, stream, err);
+    return status == PLEC_OK ? plec_stream_sync(stream, err) : status;
+}
+
 static enum plec_status open_slots(struct plec_streamer *streamer, struct plec_error *err) {
     streamer->n_slots = fit_budget(streamer, streamer->options.device_budget);
     streamer->n_slot_staging = choose_staging(streamer, streamer->n_slots);
@@ -229,7 +237,7 @@ static enum plec_status open_slots(struct plec_streamer *streamer, struct plec_e
                          streamer->n_slots, (unsigned long long)streamer->frame_bytes,
                          reason.message);
     streamer->slots = memory;
-    return PLEC_OK;
+    return touch_slots(streamer, err);
 }
 
 static enum plec_status open_stream(struct plec_stream **out, const char *name,

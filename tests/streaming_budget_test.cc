@@ -4,6 +4,7 @@
 #include "tests/support/stream_model.h"
 
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 
 using namespace plec_test;
@@ -54,6 +55,30 @@ TEST(StreamingBudget, ABudgetForEverythingReadsEachExpertOnce) {
                 counted.use(layer, {e, e + 1, e + 2, e});
     counted.expect(48, 0, 24);
     EXPECT_EQ(counted.runner->stats().pinned.n_frames, 24u); /* no more than there are extents */
+}
+
+uint64_t resident_bytes() {
+    uint64_t pages = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> pages >> resident;
+    return resident * 4096;
+}
+
+/* The first copies into fresh slots waited for the system to find each page. */
+TEST(StreamingBudget, EverySlotIsInMemoryBeforeTheFirstCopy) {
+    StreamModelSpec spec;
+    spec.n_layers = 1;
+    spec.hidden = spec.inner = 512;
+    StreamModel model(spec);
+    plec_stream_options stream = {};
+    stream.device_budget = UINT64_C(1) << 30;
+    stream.extent_width = 1;
+    stream.pin = PLEC_PIN_OFF;
+    uint64_t before = resident_bytes();
+    Engine engine(model.path(), 1, stream);
+    plec_stream_stats stats = engine.stats();
+    uint64_t frames = stats.n_frames * stats.frame_bytes, slots = stats.n_slots * stats.frame_bytes;
+    ASSERT_GT(slots, UINT64_C(34) << 20); /* more than malloc keeps of what was freed */
+    EXPECT_GT(resident_bytes() - before, frames + slots - (UINT64_C(4) << 20));
 }
 
 TEST(StreamingBudget, OneSlotAndOneFrameKeepTheLastExpert) {
