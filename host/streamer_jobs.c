@@ -127,10 +127,16 @@ static bool tend_reads(struct plec_streamer *streamer, uint64_t now) {
 /* On the copy stream's own thread, behind the pieces; skipped when one of them failed. */
 static enum plec_status note_arrival(void *user, struct plec_error *err) {
     struct plec_copy_job *copy = user;
+    struct plec_streamer *streamer = copy->streamer;
+    uint32_t stream = copy->stream;
+    uint64_t n_behind = atomic_load(&streamer->n_copies[stream]) - copy->order - 1;
     (void)err;
     plec_nvtx_name_thread();
-    atomic_store(&copy->arrived, true);
-    plec_streamer_kick(copy->streamer);
+    atomic_store(&copy->arrived, true); /* the job is another copy's from here on */
+    if (n_behind < PLEC_COPIES_AHEAD)
+        plec_streamer_kick(streamer);
+    else if (stream != PLEC_DEMAND_STREAM) /* a demand may have joined it */
+        plec_streamer_kick_dispatch(streamer);
     return PLEC_OK;
 }
 
@@ -184,7 +190,7 @@ static void name_copy_error(const struct plec_streamer *streamer, const struct p
 static bool enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *copy) {
     struct plec_error err;
     struct plec_stream *stream = streamer->copy_streams[copy->stream];
-    copy->order = streamer->n_copies++;
+    copy->order = atomic_fetch_add(&streamer->n_copies[copy->stream], 1);
     atomic_store(&copy->arrived, false);
     enum plec_status status = enqueue_pieces(streamer, copy, &err);
     if (status == PLEC_OK) status = plec_stream_call(stream, note_arrival, copy, &err);
@@ -225,7 +231,7 @@ static struct plec_copy_job *oldest_copy(struct plec_streamer *streamer, uint32_
 static void recover_stream(struct plec_streamer *streamer, struct plec_copy_job *failed) {
     struct plec_error err = {.code = PLEC_OK};
     uint32_t stream = failed->stream;
-    uint64_t last = streamer->n_copies;
+    uint64_t last = atomic_load(&streamer->n_copies[stream]);
     enum plec_status status = plec_stream_sync(streamer->copy_streams[stream], &err);
     if (status == PLEC_OK)
         status = plec_fail(&err, PLEC_NO_DEVICE, "CopyFailed", "the copy did not run");

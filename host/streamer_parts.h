@@ -12,10 +12,10 @@
  * and take; nobody holds it while waiting. A device's own thread takes the wake lock alone: it must
  * go on while the lock's holder waits for room in a stream's queue.
  *
- * Waking a thread costs more than all there is to decide, so an end wakes one thread at most: a
- * copy or a use, the dispatch that waits, which then does what the engine's thread would; a read,
- * the engine's thread, and none while copies are queued. Whoever starts something calls that thread
- * only if it sleeps elsewhere, or for longer than it now may.
+ * Waking a thread costs more than all there is to decide, so an end wakes one thread at most, and
+ * none while copies are queued behind it: a copy or a use, the dispatch that waits, which then does
+ * what the engine's thread would; a read, the engine's thread. Whoever starts something calls that
+ * thread only if it sleeps elsewhere, or for longer than it now may.
  */
 #ifndef PLEC_HOST_STREAMER_PARTS_H
 #define PLEC_HOST_STREAMER_PARTS_H
@@ -27,6 +27,9 @@
 #include "host/streamer.h"
 
 enum { PLEC_MAX_READS = 32, PLEC_MAX_COPIES = 8, PLEC_REAP = 16 };
+/* Nobody need look while so many copies are queued: what has been read could only queue behind
+ * them, and what has been copied is handed out with the next. */
+enum { PLEC_COPIES_AHEAD = 2 };
 enum { PLEC_DEMAND_STREAM, PLEC_OTHER_STREAM, PLEC_N_COPY_STREAMS };
 
 struct plec_streamer;
@@ -141,9 +144,10 @@ struct plec_streamer {
     uint32_t reading, copying; /* bit i: reads[i], copies[i] is under way */
     uint32_t n_pieces;         /* that the disk has not given back yet */
     uint64_t round_ns;         /* when the last round began */
-    uint64_t reading_since, copying_since, n_copies;
-    uint64_t disk_free_ns;                  /* of a slowed disk, or a virtual one */
-    uint64_t link_free_ns, compute_free_ns; /* virtual */
+    uint64_t reading_since, copying_since;
+    _Atomic uint64_t n_copies[PLEC_N_COPY_STREAMS]; /* ever enqueued */
+    uint64_t disk_free_ns;                          /* of a slowed disk, or a virtual one */
+    uint64_t link_free_ns, compute_free_ns;         /* virtual */
     struct plec_stream_dispatch dispatch;
     uint64_t *arriving; /* [n_keys] experts read or copied for and not told READY or CANCEL; NULL:
                            nobody is told */
@@ -212,6 +216,8 @@ void plec_streamer_unlock(struct plec_streamer *streamer);
 /* A copy or a use is done, or may be: makes the dispatch that waits look, else the engine's thread.
  * Any thread, with or without the lock. */
 void plec_streamer_kick(struct plec_streamer *streamer);
+/* Only the dispatch that waits, if one does. */
+void plec_streamer_kick_dispatch(struct plec_streamer *streamer);
 /* After a round: calls the engine's thread where it would look too late for what is under way now.
  * The lock is held. */
 void plec_streamer_keep_up(struct plec_streamer *streamer);

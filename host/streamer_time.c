@@ -10,10 +10,6 @@
  * the call), and of anything. */
 static const uint64_t POLL_NS = 2000000, IDLE_NS = 200000000;
 
-/* The thread does not wait for the disk while so many copies are queued: their ends make somebody
- * look, and what is read meanwhile would queue behind them. */
-enum { COPIES_AHEAD = 2 };
-
 uint64_t plec_streamer_now(const struct plec_streamer *streamer) {
     if (plec_streamer_virtual(streamer)) return streamer->options.clock->now_ns;
     struct timespec now;
@@ -50,12 +46,15 @@ static void unlock_and_wake(struct plec_streamer *streamer, enum sleeper who) {
     }
 }
 
+void plec_streamer_kick_dispatch(struct plec_streamer *streamer) {
+    pthread_mutex_lock(&streamer->wake_lock);
+    unlock_and_wake(streamer, streamer->dispatch_waits ? call_dispatch(streamer) : NOBODY);
+}
+
 void plec_streamer_unlock(struct plec_streamer *streamer) {
     bool news = plec_prefetch_has_ended(streamer->prefetch);
     pthread_mutex_unlock(&streamer->lock);
-    if (!news) return;
-    pthread_mutex_lock(&streamer->wake_lock);
-    unlock_and_wake(streamer, streamer->dispatch_waits ? call_dispatch(streamer) : NOBODY);
+    if (news) plec_streamer_kick_dispatch(streamer);
 }
 
 void plec_streamer_kick(struct plec_streamer *streamer) {
@@ -220,7 +219,7 @@ static void fall_asleep(struct plec_streamer *streamer) {
     uint64_t until_ns = plec_streamer_now(streamer) + (polls ? POLL_NS : IDLE_NS);
     uint64_t due_ns = plec_streamer_next_due(streamer);
     pthread_mutex_lock(&streamer->wake_lock);
-    streamer->reaping = streamer->n_pieces > 0 && count_copies_ahead(streamer) < COPIES_AHEAD;
+    streamer->reaping = streamer->n_pieces > 0 && count_copies_ahead(streamer) < PLEC_COPIES_AHEAD;
     streamer->engine_polls = polls;
     streamer->engine_until_ns = due_ns < until_ns ? due_ns : until_ns;
     pthread_mutex_unlock(&streamer->wake_lock);
