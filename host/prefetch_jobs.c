@@ -60,6 +60,8 @@ struct fronts {
 
 /* The first load that needs a slot and the first that has one. */
 static struct fronts fronts(struct plec_prefetch *prefetch, enum plec_queue unplaced, int urgency) {
+    uint16_t both = plec_queue_bit(unplaced, urgency) | plec_queue_bit(unplaced + 1, urgency);
+    if ((prefetch->filled & both) == 0) return (struct fronts){PLEC_NONE, PLEC_NONE};
     uint32_t a = front(prefetch, unplaced, urgency);
     uint32_t b = front(prefetch, unplaced + 1, urgency);
     if (a == PLEC_NONE || b == PLEC_NONE) return (struct fronts){a != PLEC_NONE ? a : b, PLEC_NONE};
@@ -283,9 +285,11 @@ static void forget_read(struct plec_prefetch *prefetch, const struct plec_starte
  * that does not cache is empty from then on. */
 static void release_frame(struct plec_prefetch *prefetch, const struct plec_started *job) {
     uint32_t key = prefetch->loads[job->load].key;
+    struct plec_residency *host = prefetch->options.host;
     plec_load_refresh(prefetch, job->load);
-    plec_residency_release(prefetch->options.host, job->frame);
-    if (prefetch->key_load[key] != PLEC_NONE) plec_load_refresh(prefetch, prefetch->key_load[key]);
+    plec_residency_release(host, job->frame);
+    if (plec_residency_has(host, key) || prefetch->key_load[key] == PLEC_NONE) return;
+    plec_load_refresh(prefetch, prefetch->key_load[key]);
 }
 
 static void read_ended(struct plec_prefetch *prefetch, struct plec_started *job, uint64_t n_bytes,

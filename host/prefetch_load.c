@@ -208,10 +208,6 @@ uint64_t plec_load_copyable(const struct plec_prefetch *prefetch, const struct p
            plec_residency_valid(prefetch->options.host, load->key);
 }
 
-static uint16_t queue_bit(enum plec_queue queue, int urgency) {
-    return (uint16_t)(1u << (queue * PLEC_N_URGENCIES + urgency));
-}
-
 /* The queues a load is to stand in. */
 static uint16_t choose_queues(const struct plec_prefetch *prefetch, const struct plec_load *load) {
     struct plec_residency *device = prefetch->options.device;
@@ -222,9 +218,9 @@ static uint16_t choose_queues(const struct plec_prefetch *prefetch, const struct
         if (load->want[c] == 0) continue;
         bool placed = has_frame && (c != PLEC_DEMAND || device == NULL || load->holds_slot);
         if (plec_load_readable(prefetch, load, c) != 0)
-            queues |= queue_bit(placed ? PLEC_TO_READ_PLACED : PLEC_TO_READ, c);
+            queues |= plec_queue_bit(placed ? PLEC_TO_READ_PLACED : PLEC_TO_READ, c);
         if (plec_load_copyable(prefetch, load, c) != 0)
-            queues |= queue_bit(has_slot ? PLEC_TO_COPY_PLACED : PLEC_TO_COPY, c);
+            queues |= plec_queue_bit(has_slot ? PLEC_TO_COPY_PLACED : PLEC_TO_COPY, c);
     }
     return queues;
 }
@@ -237,7 +233,7 @@ static void enqueue(struct plec_prefetch *prefetch, uint32_t l) {
         if (load->first_deadline[c] == load->queued_at[c]) continue;
         load->queued_at[c] = load->first_deadline[c];
         for (int q = 0; q < PLEC_N_QUEUES; q++)
-            changed |= in & queue_bit(q, c);
+            changed |= in & plec_queue_bit(q, c);
     }
     for (uint32_t left = changed; left != 0; left &= left - 1) {
         uint32_t bit = (uint32_t)__builtin_ctz(left), c = bit % PLEC_N_URGENCIES;
@@ -246,6 +242,8 @@ static void enqueue(struct plec_prefetch *prefetch, uint32_t l) {
             plec_heap_put(queue, l, load->first_deadline[c]);
         else
             plec_heap_remove(queue, l);
+        prefetch->filled &= (uint16_t) ~(1u << bit);
+        prefetch->filled |= (uint16_t)((queue->n > 0) << bit);
     }
     load->queued = in;
 }

@@ -102,6 +102,7 @@ struct plec_prefetch {
     uint32_t *key_load;            /* [n_keys] */
     struct plec_read_times *times; /* [n_layers] */
     struct plec_heap queues[PLEC_N_QUEUES][PLEC_N_URGENCIES];
+    uint16_t filled; /* bit as in plec_load.queued: that queue is not empty */
     struct plec_heap open_moves[PLEC_N_URGENCIES]; /* with chunks to issue */
     uint32_t free_load, free_demand, free_move, free_started;
     uint32_t first_ended, last_ended;
@@ -114,6 +115,9 @@ struct plec_prefetch {
     struct plec_prefetch_counters counters;
 };
 
+static inline uint16_t plec_queue_bit(enum plec_queue queue, int urgency) {
+    return (uint16_t)(1u << (queue * PLEC_N_URGENCIES + urgency));
+}
 /* The tier that experts are used from. */
 static inline struct plec_residency *plec_final_tier(const struct plec_prefetch *prefetch) {
     return prefetch->options.device != NULL ? prefetch->options.device : prefetch->options.host;

@@ -190,6 +190,10 @@ bool plec_prefetch_sound(const struct plec_prefetch *prefetch, const char **brok
     }
     for (uint32_t i = 0; i < prefetch->n_started; i++)
         n_reading += prefetch->started[i].id != 0 && prefetch->started[i].kind == PLEC_JOB_READ;
+    for (int q = 0; q < PLEC_N_QUEUES; q++)
+        for (int c = 0; c < PLEC_N_URGENCIES; c++)
+            if ((prefetch->queues[q][c].n > 0) != ((prefetch->filled & plec_queue_bit(q, c)) != 0))
+                *broken = "a queue is taken for empty, or the reverse";
     if (*broken == NULL && n_counted != prefetch->n_requests) *broken = "requests miscounted";
     if (*broken == NULL && (n_waiting != prefetch->n_waiting || n_untaken != prefetch->n_untaken))
         *broken = "demands miscounted";
