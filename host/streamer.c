@@ -46,12 +46,10 @@ static void advance(struct plec_streamer *streamer, uint32_t layer) {
 
 /* --- handing out ----------------------------------------------------------------------------- */
 
-static struct plec_stream_need *need_of(struct plec_stream_dispatch *dispatch, uint32_t key) {
-    uint32_t i = 0;
-    while (dispatch->needs[i].key != key)
-        i++;
-    assert(i < dispatch->n_needs);
-    return &dispatch->needs[i];
+static struct plec_stream_need *need_of(struct plec_streamer *streamer, uint32_t key) {
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    uint32_t first = streamer->keys.layer_first_key[dispatch->layer];
+    return &dispatch->needs[dispatch->need_at[key - first]];
 }
 
 static uint64_t count_tier(uint64_t *n, uint64_t *n_bytes, uint64_t mask, uint64_t entry_bytes) {
@@ -147,7 +145,7 @@ static void take_ended(struct plec_streamer *streamer) {
     struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     struct plec_demand_result result;
     while (plec_prefetch_next_ended(&result, streamer->prefetch)) {
-        struct plec_stream_need *need = need_of(dispatch, result.key);
+        struct plec_stream_need *need = need_of(streamer, result.key);
         need->ticket = 0;
         dispatch->n_waiting--;
         dispatch->last_slot_ns = result.slot_ns;
@@ -166,18 +164,19 @@ static void take_ended(struct plec_streamer *streamer) {
 
 /* A need as it stands now: what is where, and how it is to come. */
 static void describe_need(struct plec_streamer *streamer, uint32_t i, const struct plec_fit *fit) {
-    struct plec_need asked = streamer->dispatch.fit[i];
+    struct plec_stream_dispatch *dispatch = &streamer->dispatch;
+    struct plec_need asked = dispatch->fit[i];
     bool bypass = streamer->options.bypass; /* even what is there now is gone when it is released */
     plec_streamer_inspect_key(streamer, asked.key, asked.mask);
     uint64_t in_slot = asked.mask & plec_residency_valid(streamer->resident, asked.key);
     uint64_t in_frame = asked.mask & ~in_slot & plec_residency_valid(streamer->host, asked.key);
-    streamer->dispatch.needs[i] =
-        (struct plec_stream_need){.key = asked.key,
-                                  .mask = asked.mask,
-                                  .in_slot = in_slot,
-                                  .in_frame = in_frame,
-                                  .stream = bypass || i >= fit->n_hold,
-                                  .stream_host = bypass || i >= fit->n_cache};
+    dispatch->need_at[asked.key - streamer->keys.layer_first_key[dispatch->layer]] = i;
+    dispatch->needs[i] = (struct plec_stream_need){.key = asked.key,
+                                                   .mask = asked.mask,
+                                                   .in_slot = in_slot,
+                                                   .in_frame = in_frame,
+                                                   .stream = bypass || i >= fit->n_hold,
+                                                   .stream_host = bypass || i >= fit->n_cache};
 }
 
 /* The caller's deadline, or the end of what a wait may take. */

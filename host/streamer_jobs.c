@@ -52,6 +52,7 @@ static void start_read(struct plec_streamer *streamer, const struct plec_job *jo
     read->failed = false;
     plec_streamer_tell_job(streamer, PLEC_STREAM_READ_BEGIN, job, job->n_bytes, PLEC_OK);
     describe_pieces(streamer, read);
+    assert(read->n_pieces > 0); /* no expert is without bytes */
 }
 
 /* Hands over the pieces of all reads that a round began: there is room for as many as there can be.
@@ -76,7 +77,7 @@ void plec_streamer_completed(struct plec_streamer *streamer,
                              const struct plec_io_completion *completion) {
     struct plec_read_job *read = &streamer->reads[completion->user];
     assert((streamer->reading >> completion->user & 1) != 0 && read->n_done < read->n_pieces);
-    read->n_done++;
+    if (++read->n_done == read->n_pieces) streamer->read_whole |= UINT32_C(1) << completion->user;
     streamer->n_pieces--;
     read->n_bytes += completion->n_bytes;
     streamer->counts.read_bytes += completion->n_bytes;
@@ -113,9 +114,10 @@ static bool is_due(const struct plec_streamer *streamer, uint64_t due_ns, uint64
 /* Ends the reads that are over. True: one ended. */
 static bool tend_reads(struct plec_streamer *streamer, uint64_t now) {
     bool ended = false;
-    for (uint32_t left = streamer->reading; left != 0; left &= left - 1) {
+    for (uint32_t left = streamer->read_whole; left != 0; left &= left - 1) {
         struct plec_read_job *read = &streamer->reads[__builtin_ctz(left)];
-        if (read->n_done < read->n_pieces || !is_due(streamer, read->due_ns, now)) continue;
+        if (!is_due(streamer, read->due_ns, now)) continue;
+        streamer->read_whole &= ~(left & -left);
         end_read(streamer, read, now);
         ended = true;
     }
@@ -338,9 +340,9 @@ bool plec_streamer_round(struct plec_streamer *streamer) {
 uint64_t plec_streamer_next_due(const struct plec_streamer *streamer) {
     uint64_t due_ns = UINT64_MAX;
     if (streamer->options.disk_bytes_per_s == 0 && !plec_streamer_virtual(streamer)) return due_ns;
-    for (uint32_t left = streamer->reading; left != 0; left &= left - 1) {
+    for (uint32_t left = streamer->read_whole; left != 0; left &= left - 1) {
         const struct plec_read_job *read = &streamer->reads[__builtin_ctz(left)];
-        if (read->n_done == read->n_pieces && read->due_ns < due_ns) due_ns = read->due_ns;
+        if (read->due_ns < due_ns) due_ns = read->due_ns;
     }
     return due_ns;
 }

@@ -349,10 +349,11 @@ static enum plec_status alloc_dispatch(struct plec_streamer *streamer, struct pl
     uint32_t n = streamer->max_keys;
     dispatch->fit = plec_arena_alloc(arena, n, sizeof *dispatch->fit, err);
     dispatch->needs = plec_arena_alloc(arena, n, sizeof *dispatch->needs, err);
+    dispatch->need_at = plec_arena_alloc(arena, n, sizeof *dispatch->need_at, err);
     dispatch->held = plec_arena_alloc(arena, n, sizeof *dispatch->held, err);
     dispatch->uses = plec_arena_alloc(arena, n, sizeof *dispatch->uses, err);
-    if (dispatch->fit == NULL || dispatch->needs == NULL || dispatch->held == NULL ||
-        dispatch->uses == NULL)
+    if (dispatch->fit == NULL || dispatch->needs == NULL || dispatch->need_at == NULL ||
+        dispatch->held == NULL || dispatch->uses == NULL)
         return PLEC_NO_MEMORY;
     enum plec_status status = PLEC_OK;
     for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {

@@ -87,6 +87,7 @@ struct plec_stream_dispatch {
     uint64_t deadline_ns;           /* 0: none */
     struct plec_need *fit;          /* [max_keys] */
     struct plec_stream_need *needs; /* [n_needs] <= max_keys */
+    uint32_t *need_at;              /* [max_keys] where a key of the layer stands in needs */
     uint32_t n_needs, n_waiting;
     bool streams;               /* some of them wait for slots that others of them have */
     struct plec_slot_ref *held; /* [n_held] <= max_keys */
@@ -142,6 +143,7 @@ struct plec_streamer {
     struct plec_read_job reads[PLEC_MAX_READS];
     struct plec_copy_job copies[PLEC_MAX_COPIES];
     uint32_t reading, copying; /* bit i: reads[i], copies[i] is under way */
+    uint32_t read_whole;       /* likewise: no piece of reads[i] is under way any more */
     uint32_t n_pieces;         /* that the disk has not given back yet */
     uint64_t round_ns;         /* when the last round began */
     uint64_t reading_since, copying_since;
@@ -243,10 +245,15 @@ void plec_streamer_move_on(struct plec_streamer *streamer, uint64_t until_ns);
 
 /* --- traces (streamer_stats.c); the lock is held --------------------------------------------- */
 
-/* Fills what follows from the key, and the time, and tells the trace. */
-void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event event);
 static inline bool plec_streamer_traced(const struct plec_streamer *streamer) {
     return streamer->options.trace.event != NULL;
+}
+/* Fills what follows from the key, and the time, and tells the trace, which there is. */
+void plec_streamer_tell_trace(struct plec_streamer *streamer, struct plec_stream_event *event);
+/* Where nobody is told, the event is not made either. */
+static inline void plec_streamer_tell(struct plec_streamer *streamer,
+                                      struct plec_stream_event event) {
+    if (plec_streamer_traced(streamer)) plec_streamer_tell_trace(streamer, &event);
 }
 void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_event_kind kind,
                             const struct plec_job *job, uint64_t n_bytes, enum plec_status status);

@@ -3,18 +3,17 @@
 
 #include "host/streamer_parts.h"
 
-void plec_streamer_tell(struct plec_streamer *streamer, struct plec_stream_event event) {
+void plec_streamer_tell_trace(struct plec_streamer *streamer, struct plec_stream_event *event) {
     const struct plec_stream_trace *trace = &streamer->options.trace;
-    if (trace->event == NULL) return;
-    if (event.at_ns == 0) event.at_ns = plec_streamer_now(streamer);
+    if (event->at_ns == 0) event->at_ns = plec_streamer_now(streamer);
     uint32_t layer = streamer->dispatch.layer;
-    if (event.key != PLEC_NO_KEY) {
-        layer = streamer->keys.keys[event.key].layer;
-        event.first_expert = streamer->keys.keys[event.key].first_entry;
-        event.extent = event.key - streamer->keys.layer_first_key[layer];
+    if (event->key != PLEC_NO_KEY) {
+        layer = streamer->keys.keys[event->key].layer;
+        event->first_expert = streamer->keys.keys[event->key].first_entry;
+        event->extent = event->key - streamer->keys.layer_first_key[layer];
     }
-    event.layer = streamer->layers[layer].number;
-    trace->event(trace->user, &event);
+    event->layer = streamer->layers[layer].number;
+    trace->event(trace->user, event);
 }
 
 void plec_streamer_tell_job(struct plec_streamer *streamer, enum plec_stream_event_kind kind,
