@@ -9,26 +9,21 @@ namespace {
 
 using namespace plec_test;
 
-struct PlaneSizes {
-    plec_planes planes;
-    uint64_t codes, records, supers; /* bytes of each plane */
-};
-
-template <class F> PlaneSizes sizes_of(uint32_t rows, uint32_t cols) {
-    PlaneSizes sizes;
-    sizes.planes = plec_planes_of<F>(rows, cols);
-    uint64_t cells = uint64_t(sizes.planes.n_steps) * rows;
-    sizes.codes = cells * F::lane_words * 16;
-    sizes.records = cells * F::record_words * 4;
-    sizes.supers = cells * F::super_words * 4;
-    return sizes;
+plec_planes planes_of(uint16_t format, uint32_t rows, uint32_t cols) {
+#define PLANES_OF(tag, name)                                                                       \
+    if (format == tag) return plec_planes_of<plec_fragment_##name>(rows, cols);
+    PLEC_FOR_EACH_FRAGMENT(PLANES_OF)
+    return {};
 }
 
-PlaneSizes plane_sizes(uint16_t format, uint32_t rows, uint32_t cols) {
-#define SIZES_OF(tag, name)                                                                        \
-    if (format == tag) return sizes_of<plec_fragment_##name>(rows, cols);
-    PLEC_FOR_EACH_FRAGMENT(SIZES_OF)
-    return {};
+/* Bytes of codes and scales: all of the groups, as of rows that fill them. */
+uint64_t group_bytes(uint16_t format, uint32_t rows, uint32_t cols) {
+#define GROUP_BYTES(tag, name)                                                                     \
+    if (format == tag)                                                                             \
+        return plec_planes_at<plec_fragment_##name>(planes_of(format, rows, cols),                 \
+                                                    planes_of(format, rows, cols).n_steps, 0);
+    PLEC_FOR_EACH_FRAGMENT(GROUP_BYTES)
+    return 0;
 }
 
 /* A gate and up of one expert on eight tokens. Down is f32, so that the workspace of the kernels
@@ -44,43 +39,32 @@ class Decode {
         UploadedBank uploaded(cuda, bank.get());
         Step step = make_step(bank.get(), 8, 1, 7);
         CudaLaunch launch(cuda, uploaded.get(), step);
-        sizes_ = plane_sizes(format_, 128, 1024);
+        planes_of_ = planes_of(format_, 128, 1024);
         planes_ = static_cast<uint8_t *>(launch.args.workspace) + planes_at(cuda, uploaded.get());
         plec_emu_stats_start();
-        watch(0, sizes_.codes);
-        watch(sizes_.planes.records, sizes_.records);
-        watch(sizes_.planes.supers, sizes_.supers);
+        plec_emu_watch(planes_, weight_bytes());
         launch.run();
         plec_emu_stats_stop();
     }
-    uint64_t weight_bytes() const { return sizes_.codes + sizes_.records + sizes_.supers; }
+    uint64_t weight_bytes() const { return group_bytes(format_, 128, 1024); }
     void expect_read_once() const {
-        expect_once(0, sizes_.codes);
-        expect_once(sizes_.planes.records, sizes_.records);
-        expect_once(sizes_.planes.supers, sizes_.supers);
+        uint32_t fewest = 0, most = 0;
+        ASSERT_TRUE(plec_emu_watched(planes_, &fewest, &most));
+        EXPECT_EQ(fewest, 1u);
+        EXPECT_EQ(most, 1u);
     }
 
   private:
     /* The kernels' own space ends the workspace: slots, planes, tokens, sums, each up to 256 bytes.
      */
     uint64_t planes_at(CudaDevice *cuda, const struct plec_bank *bank) const {
-        uint64_t n_bytes = 0, planes = (sizes_.planes.n_bytes + 255) / 256 * 256;
+        uint64_t n_bytes = 0, planes = (planes_of_.n_bytes + 255) / 256 * 256;
         EXPECT_TRUE(plec_experts_workspace(&n_bytes, cuda->device, bank, 8, 1));
         return n_bytes - 8 * (1024 / 16) * 4 - 8 * 1024 * 2 - planes;
     }
-    void watch(uint64_t at, uint64_t n_bytes) {
-        if (n_bytes != 0) plec_emu_watch(planes_ + at, n_bytes);
-    }
-    void expect_once(uint64_t at, uint64_t n_bytes) const {
-        uint32_t fewest = 0, most = 0;
-        if (n_bytes == 0) return;
-        ASSERT_TRUE(plec_emu_watched(planes_ + at, &fewest, &most));
-        EXPECT_EQ(fewest, 1u) << "plane at " << at;
-        EXPECT_EQ(most, 1u) << "plane at " << at;
-    }
 
     uint16_t format_;
-    PlaneSizes sizes_;
+    plec_planes planes_of_;
     uint8_t *planes_;
 };
 

@@ -256,6 +256,7 @@ static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
         }
         plec_copy_async_wait<0>();
         __syncthreads();
+        work = plec_mm_work_at<S::ROWS>(args, at, n_steps); /* not kept in the loop's registers */
         sums.store((float *)shared, args, work);
         __syncthreads();
         plec_mm_finish_tile<F, NT>(args, work, (const float *)shared);

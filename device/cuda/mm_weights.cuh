@@ -9,9 +9,11 @@
 /* One thread's share of the copies: sources of the next step, moved on after each. */
 template <class F, int NT> struct plec_mm_weight_loader {
     typedef plec_mm_shape<F, NT> S;
+    typedef plec_planes_group<F> G;
     const uint8_t *codes[2];
     const uint8_t *scales; /* lanes 0-15: a record, lanes 16-31: a super; or half a record a lane */
-    uint64_t codes_step, scales_step;
+    uint32_t step;         /* from a step's groups to the next step's, in 32 bytes */
+    unsigned rest[2];      /* from codes to a lane's two words left over */
     unsigned codes_to, scales_to; /* in a stage */
     bool codes_there[2], scales_there;
 
@@ -21,12 +23,13 @@ template <class F, int NT> struct plec_mm_weight_loader {
                                          const struct plec_mm_work &work) {
         plec_planes planes = plec_planes_of<F>(args.weights.rows, args.weights.cols);
         unsigned warp = threadIdx.x / 32, g = lane() / 4, c = lane() % 4;
-        uint64_t cells = (uint64_t)work.first_step * planes.rows;
-        codes_step = (uint64_t)planes.rows * (F::lane_words * 16);
+        step = planes.n_groups * (G::BYTES / 32);
 #pragma unroll
         for (int side = 0; side < 2; side++) {
             struct plec_mm_row row = plec_mm_row_of(args, work, g + 8 * side);
-            codes[side] = row.planes + (cells + row.row) * (F::lane_words * 16) + c * 16;
+            const uint8_t *group = row.planes + plec_planes_at<F>(planes, work.first_step, row.row);
+            codes[side] = group + plec_planes_word<F>(row.row, c, 0);
+            if constexpr (S::REST != 0) rest[side] = G::REST - row.row % 8 * 32 - c * 8;
             codes_there[side] = row.there;
         }
         codes_to = warp * (16 * F::lane_words * 16) + lane() * 16;
@@ -37,9 +40,8 @@ template <class F, int NT> struct plec_mm_weight_loader {
         bool super = F::super_words != 0 && lane() >= 16;
         unsigned size = super ? 4u : (unsigned)S::RECORD;
         scales_there = row.there;
-        scales =
-            row.planes + (super ? planes.supers : planes.records) + (cells + row.row) * size + part;
-        scales_step = (uint64_t)planes.rows * size;
+        scales = row.planes + plec_planes_at<F>(planes, work.first_step, row.row) +
+                 (super ? G::SUPERS : G::RECORDS) + row.row % 8 * size + part;
         scales_to = (super ? S::SUPERS : S::RECORDS) + (warp * 16 + slot) * size + part;
     }
 
@@ -55,12 +57,12 @@ template <class F, int NT> struct plec_mm_weight_loader {
             unsigned at = to + codes_to + side * (8 * F::lane_words * 16);
 #pragma unroll
             for (int j = 0; j < S::CHUNKS; j++)
-                plec_copy_async_16(at + j * 512, codes[side] + j * 64,
+                plec_copy_async_16(at + j * 512, codes[side] + j * 512,
                                    codes_there[side] && k + j * S::CHUNK_COLS < k_end);
             if constexpr (S::REST != 0)
-                plec_copy_async_8(at - lane() * 8 + S::CHUNKS * 512,
-                                  codes[side] + S::CHUNKS * 64 - lane() % 4 * 8, codes_there[side]);
-            codes[side] += codes_step;
+                plec_copy_async_8(at - lane() * 8 + S::CHUNKS * 512, codes[side] + rest[side],
+                                  codes_there[side]);
+            codes[side] += (uint64_t)step * 32;
         }
     }
 
@@ -74,7 +76,7 @@ template <class F, int NT> struct plec_mm_weight_loader {
             if constexpr (S::RECORD == 8) plec_copy_async_8(at, scales, scales_there);
             if constexpr (S::RECORD == 4) plec_copy_async_4(at, scales, scales_there);
         }
-        scales += scales_step;
+        scales += (uint64_t)step * 32;
     }
 };
 

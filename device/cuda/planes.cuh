@@ -1,15 +1,19 @@
 /* planes.cuh: a matrix as the kernels read it, made from the file's bytes.
  *
- * Four planes in one buffer, the rows in file order. A step is k_step columns.
+ * The rows in file order, eight neighbours a group; a step is k_step columns.
  *
- *   codes    [n_steps][rows][lane_words * 4 words]   a row of one step: chunks of four words a
- * lane, [chunk][lane c][4], then, where two are left over, [lane c][2] records
- * [n_steps][rows][record_words]           scales supers   [n_steps][rows][super_words] factors
- * [rows] f32                              what a row's sums are multiplied by at the end: the
- * format's unit and row scale, or NaN
+ *   groups   [n_steps][rows / 8] of
+ *              codes     [lane_words / 4 chunks][8 rows][4 lanes c][4 words], then, where two words
+ *                        of a lane are left over, [8 rows][4 lanes c][2 words]
+ *              records   [8 rows][record_words]    scales
+ *              supers    [8 rows][super_words]
+ *   factors  [rows] f32   what a row's sums are multiplied by at the end: the format's unit and row
+ *                         scale, or NaN
  *
- * Neighbouring rows of one step are neighbours in memory, so that every sector that is fetched is
- * used, and every chunk is aligned for a 16-byte copy. Columns past the matrix are zero codes.
+ * So neighbouring rows of one step are one run of bytes with all that belongs to them: one bulk
+ * copy, and every sector that is fetched is used. Codes lie in it as eight rows' lanes read them,
+ * without a bank conflict. Columns past the matrix are zero codes; rows that fill up the last group
+ * are never written.
  */
 #ifndef PLEC_DEVICE_CUDA_PLANES_CUH
 #define PLEC_DEVICE_CUDA_PLANES_CUH
@@ -17,8 +21,20 @@
 #include "device/cuda/fragment/fragment.cuh"
 
 struct plec_planes {
-    uint32_t n_steps, rows;
-    uint64_t records, supers, factors, n_bytes; /* byte offsets, each a multiple of 128 */
+    uint32_t n_steps, n_groups; /* groups of a step */
+    uint64_t factors, n_bytes;  /* byte offsets, each a multiple of 128 */
+};
+
+/* Byte offsets in a group, and its size: a multiple of 32. */
+template <class F> struct plec_planes_group {
+    enum {
+        ROWS = 8,
+        CHUNKS = F::lane_words / 4,
+        REST = CHUNKS * 512, /* words left over */
+        RECORDS = ROWS * F::lane_words * 16,
+        SUPERS = RECORDS + ROWS * F::record_words * 4,
+        BYTES = SUPERS + ROWS * F::super_words * 4
+    };
 };
 
 enum { PLEC_PLANE_ALIGN = 128, PLEC_PLANE_SCRATCH = 13 };
@@ -27,23 +43,28 @@ PLEC_HD uint64_t plec_planes_aligned(uint64_t n_bytes) {
     return (n_bytes + PLEC_PLANE_ALIGN - 1) / PLEC_PLANE_ALIGN * PLEC_PLANE_ALIGN;
 }
 
-/* 32-bit rows and columns of a plane's few bytes each do not overflow 64 bits. */
+/* 32-bit rows and columns of a few bytes each do not overflow 64 bits. */
 template <class F> PLEC_HD plec_planes plec_planes_of(uint32_t rows, uint32_t cols) {
     plec_planes planes;
     planes.n_steps = cols / F::k_step + (cols % F::k_step != 0);
-    planes.rows = rows;
-    uint64_t cells = (uint64_t)planes.n_steps * rows;
-    planes.records = plec_planes_aligned(cells * F::lane_words * 16);
-    planes.supers = planes.records + plec_planes_aligned(cells * F::record_words * 4);
-    planes.factors = planes.supers + plec_planes_aligned(cells * F::super_words * 4);
+    planes.n_groups = rows / 8 + (rows % 8 != 0);
+    uint64_t groups = (uint64_t)planes.n_steps * planes.n_groups;
+    planes.factors = plec_planes_aligned(groups * plec_planes_group<F>::BYTES);
     planes.n_bytes = planes.factors + plec_planes_aligned((uint64_t)rows * 4);
     return planes;
 }
 
-/* Byte offset of word w of lane c's words in a row of codes. */
-template <class F> PLEC_HD uint32_t plec_planes_word(uint32_t c, uint32_t w) {
+/* Byte offset of the group of row r in a step. */
+template <class F>
+PLEC_HD uint64_t plec_planes_at(const plec_planes &planes, uint32_t step, uint32_t r) {
+    return ((uint64_t)step * planes.n_groups + r / 8) * plec_planes_group<F>::BYTES;
+}
+
+/* Byte offset in the group of row r of word w of lane c. */
+template <class F> PLEC_HD uint32_t plec_planes_word(uint32_t r, uint32_t c, uint32_t w) {
     const uint32_t whole = F::lane_words / 4 * 4;
-    return w < whole ? w / 4 * 64 + c * 16 + w % 4 * 4 : whole * 16 + c * 8 + (w - whole) * 4;
+    return w < whole ? w / 4 * 512 + r % 8 * 64 + c * 16 + w % 4 * 4
+                     : plec_planes_group<F>::REST + r % 8 * 32 + c * 8 + (w - whole) * 4;
 }
 
 /* Codes of lane c in one step of a row; columns from n_valid on are 0. */
@@ -67,17 +88,18 @@ template <class F>
 PLEC_HD void plec_planes_fill(uint8_t *out, const plec_planes &planes, uint32_t r,
                               const plec_fragment_row &row, uint32_t n_valid, uint32_t step,
                               uint32_t c, uint32_t *scratch) {
-    uint64_t cell = (uint64_t)step * planes.rows + r;
+    typedef plec_planes_group<F> G;
+    uint8_t *group = out + plec_planes_at<F>(planes, step, r);
     plec_planes_codes<F>(scratch, row, n_valid, step, c);
     for (uint32_t w = 0; w < F::lane_words; w++)
-        *(uint32_t *)(out + cell * F::lane_words * 16 + plec_planes_word<F>(c, w)) = scratch[w];
+        *(uint32_t *)(group + plec_planes_word<F>(r, c, w)) = scratch[w];
     if (c != 0) return;
     F::record(scratch, row, step * F::k_step);
     for (int w = 0; w < (int)F::record_words; w++)
-        *(uint32_t *)(out + planes.records + (cell * F::record_words + (uint32_t)w) * 4) =
+        *(uint32_t *)(group + G::RECORDS + (r % 8 * F::record_words + (uint32_t)w) * 4) =
             scratch[w];
     if (F::super_words != 0)
-        *(uint32_t *)(out + planes.supers + cell * 4) = F::super(row, step * F::k_step);
+        *(uint32_t *)(group + G::SUPERS + r % 8 * 4) = F::super(row, step * F::k_step);
 }
 
 template <class F> PLEC_HD float plec_planes_factor(const plec_fragment_row &row, bool has_nan) {

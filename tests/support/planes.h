@@ -91,12 +91,13 @@ template <class T> class PlaneCopy {
     Place place(uint32_t r, uint32_t k) const {
         Place at;
         uint32_t step = k / F::k_step, spot = plec_fragment_place(F::block, k % 32), c = spot / 8;
-        uint64_t cell = static_cast<uint64_t>(step) * planes_.rows + r;
+        typedef plec_planes_group<F> G;
+        uint64_t group = plec_planes_at<F>(planes_, step, r);
         for (uint32_t w = 0; w < F::lane_words; w++)
-            at.words[w] = word(cell * F::lane_words * 16 + plec_planes_word<F>(c, w));
+            at.words[w] = word(group + plec_planes_word<F>(r, c, w));
         for (uint32_t w = 0; w < F::record_words; w++)
-            at.record[w] = word(planes_.records + (cell * F::record_words + w) * 4);
-        at.super = F::super_words != 0 ? word(planes_.supers + cell * 4) : 0;
+            at.record[w] = word(group + G::RECORDS + (r % 8 * F::record_words + w) * 4);
+        at.super = F::super_words != 0 ? word(group + G::SUPERS + r % 8 * 4) : 0;
         at.block = k % F::k_step / 32;
         at.i = spot % 8;
         return at;
