@@ -189,6 +189,62 @@ RING_MISTAKE(ConsumerDoesNotWaitForAFullStage, nullptr, CONSUMER_RUNS_AHEAD)
 RING_MISTAKE(ConsumerWaitsForTheWrongParity, nullptr, WRONG_PARITY)
 RING_MISTAKE(BulkCopyMisaligned, "trap", MISALIGNED)
 
+/* ---- cp.async that an mbarrier counts -------------------------------------------------------- */
+
+enum Counted {
+    COUNTED,
+    ARRIVES_TOO_EARLY,
+    NEVER_ARRIVES,
+    EXPECTS_TOO_FEW,
+    NOT_READ_BACK,
+    STILL_GOING
+};
+
+/* 16 threads copy 64 ints, 64 others wait for them. */
+template <Counted HOW> __global__ void sum_counted(const int *x, int *y) {
+    PLEC_SHARED_STATIC(int[64], stage);
+    PLEC_SHARED_STATIC(uint64_t, word);
+    const int t = threadIdx.x;
+    const unsigned full = plec_shared_address(&word);
+    if (t == 0) {
+        plec_mbarrier_init(full, HOW == EXPECTS_TOO_FEW ? 8 : 16);
+        plec_mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (t < 16) {
+        if (HOW == ARRIVES_TOO_EARLY) plec_copy_async_arrive(full);
+        plec_copy_async_16(plec_shared_address(&stage[t * 4]), x + t * 4, true);
+        if (HOW != ARRIVES_TOO_EARLY && HOW != NEVER_ARRIVES) plec_copy_async_arrive(full);
+        if (HOW == ARRIVES_TOO_EARLY || HOW == NEVER_ARRIVES) {
+            plec_copy_async_commit();
+            plec_copy_async_wait<0>();
+        }
+    } else if (t >= 32 && HOW != STILL_GOING) {
+        if (HOW != NOT_READ_BACK) plec_mbarrier_wait(full, 0);
+        y[t - 32] = stage[t - 32];
+    }
+}
+
+template <Counted HOW> void run_counted(cudaStream_t stream, int *d, int *e) {
+    PLEC_LAUNCH(sum_counted<HOW>, dim3(1), dim3(96), 0, stream, (const int *)d, e);
+}
+
+#define COUNTED_MISTAKE(name, kind, how)                                                           \
+    TEST_F(Mistakes, name) {                                                                       \
+        expect_reported(kind, [&](bool wrong) {                                                    \
+            if (wrong)                                                                             \
+                run_counted<how>(a, d, e);                                                         \
+            else                                                                                   \
+                run_counted<COUNTED>(a, d, e);                                                     \
+        });                                                                                        \
+    }
+
+COUNTED_MISTAKE(CopyAsyncArrivesForCopiesStillToCome, nullptr, ARRIVES_TOO_EARLY)
+COUNTED_MISTAKE(CopyAsyncNeverArrives, "deadlock", NEVER_ARRIVES)
+COUNTED_MISTAKE(CopyAsyncArrivesMoreOftenThanExpected, nullptr, EXPECTS_TOO_FEW)
+COUNTED_MISTAKE(CopyAsyncReadBeforeItsBarrierIsWaitedFor, nullptr, NOT_READ_BACK)
+COUNTED_MISTAKE(BlockEndsWithCopiesUnderWay, "cp-async", STILL_GOING)
+
 /* ---- wgmma ----------------------------------------------------------------------------------- */
 
 enum Product {

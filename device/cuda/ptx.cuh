@@ -288,6 +288,36 @@ PLEC_PTX_FUNCTION void plec_mbarrier_wait(unsigned barrier, unsigned parity PLEC
 #endif
 }
 
+/* Arrives when the copies of plec_copy_async that this thread has issued so far, and not committed
+ * to a group, have landed: one of the arrivals that the barrier was initialised for. */
+PLEC_PTX_FUNCTION void plec_copy_async_arrive(unsigned barrier PLEC_HERE) {
+    PLEC_PTX(copy_async_arrive(barrier, file_, line_),
+             asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier)
+                          : "memory"));
+}
+
+/* What plec_bulk_load_once takes: lines that it brings are the first that the L2 cache gives up. */
+PLEC_PTX_FUNCTION uint64_t plec_evict_first(void) {
+#ifdef PLEC_CUDA_EMULATED
+    return 0;
+#else
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+#endif
+}
+
+/* As plec_bulk_load, of bytes that nobody reads soon again. */
+PLEC_PTX_FUNCTION void plec_bulk_load_once(unsigned to, const void *from, unsigned n_bytes,
+                                           unsigned barrier, uint64_t policy PLEC_HERE) {
+    (void)policy;
+    PLEC_PTX(bulk_load(to, from, n_bytes, barrier, file_, line_),
+             asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                          ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                          "l"(from), "r"(n_bytes), "r"(barrier), "l"(policy)
+                          : "memory"));
+}
+
 /* n_bytes from global to shared memory, counted by the barrier; all three multiples of 16. */
 PLEC_PTX_FUNCTION void plec_bulk_load(unsigned to, const void *from, unsigned n_bytes,
                                       unsigned barrier PLEC_HERE) {
@@ -314,5 +344,24 @@ PLEC_PTX_FUNCTION void plec_fence_proxy_async(PLEC_HERE_ONLY) {
                                                                : "memory"));
 }
 #endif
+
+/* ---- chains of kernels ----------------------------------------------------------------------- */
+
+/* The first lines of a kernel that may be launched behind others of its stream as dependent, where
+ * the architecture has such launches: waits for the kernel ahead and only then lets the one behind
+ * start. So all that was ahead of the kernel ahead has ended before a kernel begins. */
+PLEC_PTX_FUNCTION void plec_chain_wait(void) {
+#ifdef PLEC_HAS_SM90
+    plec_grid_wait();
+    plec_grid_launch_dependents();
+#endif
+}
+
+/* In a kernel that is not launched as dependent, but behind which one may be. */
+PLEC_PTX_FUNCTION void plec_chain_begin(void) {
+#ifdef PLEC_HAS_SM90
+    plec_grid_launch_dependents();
+#endif
+}
 
 #endif

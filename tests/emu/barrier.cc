@@ -105,11 +105,23 @@ static void check_nothing_under_way(const Thread *t) {
         report("wgmma", "%s exits with wgmma operations not waited for", who(t).c_str());
 }
 
+/* A block ends with copies under way into its shared memory, which is another block's then. */
+static void check_nothing_lands(const Thread *t) {
+    const Block *block = t->block;
+    Place place = !block->bulk.empty()       ? block->bulk[0].place
+                  : !block->arrivals.empty() ? block->arrivals[0].place
+                                             : 0;
+    if (place)
+        report("cp-async", "%s ends its block with copies under way (issued at %s)", who(t).c_str(),
+               place_text(place).c_str());
+}
+
 void retire(void) {
     check_nothing_under_way(running);
     running->run = Run::DONE;
     running->block->n_live--;
     note_progress();
+    if (!running->block->n_live) check_nothing_lands(running);
     leave_collectives(running);
     leave_barriers(running);
 }

@@ -114,6 +114,27 @@ void mbarrier_arrive(unsigned address, unsigned expected_bytes, const char *file
     complete_phase(block, address);
 }
 
+void mbarrier_check(unsigned address, const char *file, int line) {
+    shared_pointer(address, 8, file, line);
+    initialised(running->block, address, file, line);
+}
+
+/* An arrival that was announced and comes now, with what the thread knew then. */
+void mbarrier_arrive_late(Thread *t, unsigned address, Place place) {
+    Block *block = t->block;
+    if (checking) clock_release(t, &block->mbarriers[address].arriving);
+    BarrierWord word = read_word(block->shared + address);
+    if (!word.n_pending) {
+        report("mbarrier", "%s: an arrival of cp.async more than the phase expects (%s)",
+               place_text(place).c_str(), who(t).c_str());
+        return;
+    }
+    word.n_pending--;
+    write_word(block->shared + address, word);
+    note_progress();
+    complete_phase(block, address);
+}
+
 bool mbarrier_test(unsigned address, unsigned parity, const char *file, int line) {
     const char *at = shared_pointer(address, 8, file, line);
     Mbarrier &barrier = initialised(running->block, address, file, line);
@@ -180,8 +201,13 @@ static void land(Block *block, size_t i) {
 
 bool land_a_copy(void) {
     for (Block *block : resident) {
-        if (block->bulk.empty()) continue;
-        land(block, by_chance() ? random_below(block->bulk.size()) : 0);
+        size_t n_bulk = block->bulk.size(), n = n_bulk + block->arrivals.size();
+        if (n == 0) continue;
+        size_t chosen = by_chance() ? random_below(n) : 0;
+        if (chosen < n_bulk)
+            land(block, chosen);
+        else
+            land_arrival(block, chosen - n_bulk);
         return true;
     }
     return false;

@@ -84,7 +84,9 @@ void clock_release(Thread *thread, Clock **into) {
         last_into = *into;
         last_knows = knows;
     }
-    (*into)->of[thread->index] = thread->now;
+    /* A copy that lands late releases what its thread knew when it was issued. */
+    uint32_t *own = &(*into)->of[thread->index];
+    *own = std::max(*own, thread->now);
     thread->now = ++ticks;
 }
 

@@ -1,6 +1,7 @@
 /* copy_async.cc: cp.async. A copy is done when it is waited for, as late as can be; until then its
  * destination is poison. Where a copy may land early and break somebody, the checker sees the race
  * of the write, which it dates at the issue. */
+#include "tests/emu/bulk.h"
 #include "tests/emu/check.h"
 #include "tests/emu/instructions.h"
 #include "tests/emu/memory.h"
@@ -43,6 +44,32 @@ static void land(Thread *t, const PendingCopy &copy) {
     if (n_there) memcpy(target, copy.from, n_there);
     memset(target + n_there, 0, n_bytes - n_there);
     check_access(t, target, n_bytes, ACCESS_WRITE, copy.place);
+}
+
+/* The thread's copies under way land together, when the schedule says so, and arrive: the barrier
+ * counts the arrival among those it expects (noinc). */
+void copy_async_arrive(unsigned barrier, const char *file, int line) {
+    Thread *t = running;
+    if (!t->copy_groups.empty())
+        trap("cp.async.mbarrier.arrive behind committed groups is not emulated", file, line);
+    mbarrier_check(barrier, file, line);
+    t->block->arrivals.push_back(
+        {t, barrier, std::move(t->copies), place_of_line(file, line), t->now});
+    t->copies.clear();
+    t->n_open_copies = 0;
+    t->now = clock_tick();
+}
+
+void land_arrival(Block *block, size_t i) {
+    AsyncArrival arrival = std::move(block->arrivals[i]);
+    Thread *t = arrival.thread;
+    block->arrivals.erase(block->arrivals.begin() + (long)i);
+    uint32_t now = t->now;
+    t->now = arrival.issued_at;
+    for (const PendingCopy &copy : arrival.copies)
+        land(t, copy);
+    mbarrier_arrive_late(t, arrival.barrier, arrival.place);
+    t->now = now;
 }
 
 void copy_async_wait(int n_under_way, const char *, int) {

@@ -49,6 +49,8 @@ static void clear_synchronisation(Block *block) {
     block->acquired.clear();
     block->grid_waits.clear();
     block->bulk.clear();
+    block->arrivals.clear();
+    block->released = block->released_early = false;
     block->mbarrier_waits.clear();
     block->warpgroups.clear();
 }
@@ -113,6 +115,14 @@ static void start_block(Block *block, unsigned index, int slot, const Launch &la
     resident.push_back(block);
 }
 
+/* A block that let nobody start before it ended did so then. */
+static void note_release(Launch *launch, const Block &block) {
+    bool waited = block.released;
+    for (const Thread *t : block.threads)
+        waited |= t->grid_waited;
+    launch->waited_first |= waited && !block.released_early;
+}
+
 static void check_waited(const Launch &launch, bool waited) {
     if (launch.dependent && !waited)
         report("dependent-launch",
@@ -143,9 +153,11 @@ bool run_grid(Launch &launch) {
             for (Thread *t : block->threads)
                 make_ready(t);
         run_threads();
-        for (Block *block : resident)
+        for (Block *block : resident) {
             for (Thread *t : block->threads)
                 waited |= t->grid_waited;
+            note_release(&launch, *block);
+        }
         statistics_blocks_end();
     }
     if (!launch.failed) check_waited(launch, waited);

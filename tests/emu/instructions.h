@@ -32,6 +32,7 @@ void copy_async(unsigned to, const void *from, int n_bytes, int n_there, const c
                 int line);
 void copy_async_commit(const char *file, int line);
 void copy_async_wait(int n_under_way, const char *file, int line);
+void copy_async_arrive(unsigned barrier, const char *file, int line);
 
 /* ---- ldmatrix, stmatrix, mma.sync ------------------------------------------------------------ */
 void ldmatrix(unsigned *r, int n, bool transposed, unsigned row, const char *file, int line);

@@ -39,6 +39,11 @@ static cudaError_t refuse_shape(const char *name, const void *kernel, const Laun
                name, shape.shared_bytes, shared_bytes_allowed(kernel));
         return fail(cudaErrorInvalidValue);
     }
+    if (shape.kind == LAUNCH_DEPENDENT && settings.capability < 90) {
+        report("launch", "%s: a dependent launch on compute capability %d.%d", name,
+               settings.capability / 10, settings.capability % 10);
+        return fail(cudaErrorNotSupported);
+    }
     return cudaSuccess;
 }
 
@@ -65,6 +70,7 @@ static void run_kernel(const std::string &name, const LaunchShape &shape,
     launch.argument_bytes = kernel.argument_bytes;
     statistics_launch_begins(launch.name);
     if (!run_grid(launch)) stick_error(cudaErrorLaunchFailure);
+    operations[(size_t)operation_running].waited_first = launch.waited_first;
 }
 
 cudaError_t enqueue_kernel(const char *name, const void *kernel, const LaunchShape &shape,

@@ -153,8 +153,9 @@ int enqueue(CUstream_st *stream, const std::string &name, Work kind, std::functi
     size_t own = (size_t)stream->number;
     if (stream->knows.size() <= own) stream->knows.resize(own + 1);
     stream->knows[own] = ++stream->n_operations;
+    int ahead = kind == Work::DEPENDENT ? stream->last : -1;
     operations.push_back({name, stream, stream->n_operations, kind, std::move(work),
-                          std::move(waits_for), stream->knows, std::move(early)});
+                          std::move(waits_for), stream->knows, std::move(early), ahead});
     stream->queue.push_back(number);
     stream->last = number;
     host_knows[0]++;
@@ -189,8 +190,22 @@ static bool may_run(const CUstream_st *stream) {
     return true;
 }
 
+/* Behind a dependent kernel that waited before it let others start, all that was ahead of that one
+ * has ended, too. */
+static void learn_early(Operation *operation) {
+    if (operation->ahead < 0) return;
+    const Operation &ahead = operations[(size_t)operation->ahead];
+    if (ahead.kind != Work::DEPENDENT) return;
+    learn(&operation->knows_early, ahead.knows_early);
+    if (!ahead.waited_first) return;
+    StreamClock before = ahead.knows;
+    before[(size_t)ahead.stream->number] = ahead.sequence - 1;
+    learn(&operation->knows_early, before);
+}
+
 static void run_operation(int number) {
     Operation &operation = operations[(size_t)number];
+    learn_early(&operation);
     CUstream_st *stream = operation.stream;
     int before = operation_running;
     operation.running = true;

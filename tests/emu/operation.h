@@ -38,6 +38,8 @@ struct Operation {
     std::vector<int> waits_for; /* operations */
     StreamClock knows;          /* itself included */
     StreamClock knows_early;    /* a kernel's knowledge before griddepcontrol.wait */
+    int ahead = -1;             /* the kernel ahead of a dependent one */
+    bool waited_first = false;  /* a dependent kernel let others start after it had waited itself */
     bool done = false, running = false;
 };
 

@@ -11,7 +11,7 @@ namespace plec_emu {
 
 /* Before griddepcontrol.wait a dependent kernel knows less; a thread has waited when it did itself,
  * or knows of one that did. */
-static bool knows_early_only(const Thread *t) {
+bool before_grid_wait(const Thread *t) {
     if (!t || !launch_running->dependent || t->grid_waited) return false;
     for (const GridWait &wait : t->block->grid_waits)
         if (t->knows && t->knows->of[wait.thread] >= wait.at) return false;
@@ -31,7 +31,7 @@ static bool ordered(const Record &r, const WordAccess &a) {
     if (a.shared) return knows_thread(a.thread, r.thread, r.clock);
     if (r.operation != present_operation()) {
         int before = r.operation == HOST_OPERATION ? HOST : (int)r.operation;
-        return happened_before(before, r.clock, knows_early_only(a.thread));
+        return happened_before(before, r.clock, before_grid_wait(a.thread));
     }
     if (!a.thread) return true;
     unsigned block = r.thread / 1024, index = r.thread % 1024;

@@ -17,6 +17,9 @@ struct WordAccess {
 
 void check_word(const Word &word, const WordAccess &access);
 
+/* Is the thread one of a dependent kernel that has not waited, nor knows of one that has? */
+bool before_grid_wait(const Thread *thread);
+
 /* "kernel block ... at line", for reports. */
 std::string accessor(const Thread *thread, Place place);
 

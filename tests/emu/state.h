@@ -119,6 +119,15 @@ struct BulkCopy {
     uint32_t issued_at; /* the thread's clock */
 };
 
+/* cp.async.mbarrier.arrive: copies of one thread that land together, and arrive. */
+struct AsyncArrival {
+    Thread *thread;
+    unsigned barrier;
+    std::vector<PendingCopy> copies;
+    Place place;
+    uint32_t issued_at; /* the thread's clock */
+};
+
 /* A wgmma that the 128 threads of a warpgroup issue one by one. */
 struct Wgmma {
     int n, kind, scale;
@@ -161,6 +170,9 @@ struct Block {
     std::vector<Warp> warps;
     Barrier barriers[16];
     std::vector<BulkCopy> bulk;
+    std::vector<AsyncArrival> arrivals;
+    /* griddepcontrol.launch_dependents: by a thread, and by one that had not waited. */
+    bool released = false, released_early = false;
     std::map<unsigned, Mbarrier> mbarriers; /* by shared address */
     std::vector<MbarrierWait> mbarrier_waits;
     std::vector<Warpgroup> warpgroups;
@@ -179,6 +191,9 @@ struct Launch {
     dim3 grid, block;
     size_t shared_bytes = 0; /* dynamic */
     bool cooperative = false, dependent = false;
+    /* A block let dependents start, or ended, after it had waited itself: whoever starts behind
+     * this kernel starts after all that was ahead of it. */
+    bool waited_first = false;
     void (*run)(const void *arguments) = nullptr; /* what a thread does */
     const char *arguments = nullptr;              /* readable by every thread */
     size_t argument_bytes = 0;

@@ -98,6 +98,55 @@ CONTRACT(DependentKernelsSeeTheWritesOfTheKernelAhead, 90) {
     expect_all(w, 6, "w");
 }
 
+/* Adds to what the kernel before the one ahead wrote, read before the wait. */
+static __global__ void add_early(int *to, const int *early, const int *late, int n) {
+#ifdef PLEC_HAS_SM90
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), value = i < n ? early[i] : 0;
+    plec_grid_wait();
+    plec_grid_launch_dependents();
+    if (i < n) to[i] = value + late[i];
+#else
+    (void)to, (void)early, (void)late, (void)n;
+#endif
+}
+
+/* A kernel that waits before it lets others start has all that was ahead of it behind it. */
+static void three_in_a_chain(cudaStream_t stream, int *x, int *y, int *z) {
+    MUST(PLEC_LAUNCH(add, dim3(32), dim3(256), 0, stream, x, (const int *)x, 8192, 1));
+    MUST(PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, add_early, dim3(32), dim3(256), 0, stream, y,
+                        (const int *)z, (const int *)x, 8192));
+    MUST(PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, add_early, dim3(32), dim3(256), 0, stream, z,
+                        (const int *)x, (const int *)y, 8192));
+}
+
+CONTRACT(DependentKernelsMayReadWhatWasAheadOfTheKernelAhead, 90) {
+    two_streams s;
+    device_array<int> x(8192), y(8192), z(8192);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    x.zero(), z.zero();
+    MUST(cudaDeviceSynchronize());
+    int wanted_x = 0, wanted_z = 0;
+    for (int round = 0; round < 3; round++) {
+        three_in_a_chain(s.a, x.data, y.data, z.data);
+        wanted_x += 1, wanted_z += 2 * wanted_x;
+    }
+    MUST(cudaStreamSynchronize(s.a));
+    expect_all(z, wanted_z, "z");
+    MUST(cudaStreamBeginCapture(s.a, cudaStreamCaptureModeGlobal));
+    three_in_a_chain(s.a, x.data, y.data, z.data);
+    MUST(cudaStreamEndCapture(s.a, &graph));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    for (int round = 0; round < 3; round++) {
+        MUST(cudaGraphLaunch(exec, s.a));
+        wanted_x += 1, wanted_z += 2 * wanted_x;
+    }
+    MUST(cudaStreamSynchronize(s.a));
+    expect_all(z, wanted_z, "z of the graph");
+    MUST(cudaGraphExecDestroy(exec));
+    MUST(cudaGraphDestroy(graph));
+}
+
 CONTRACT(HostFunctionsRunInTheirPlace, 80) {
     two_streams s;
     device_array<int> x(1);
