@@ -74,7 +74,7 @@ TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
     EXPECT_STREQ(kernel, "plain");
     EXPECT_STREQ(of_f32, "mm_fma"); /* has no need of them */
     CudaDevice cuda;
-    EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "mm_sync");
+    EXPECT_STRNE(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "plain");
 }
 #endif
 

@@ -1,7 +1,8 @@
-// What mm_sync moves at decode: every byte of the weights once, in whole sectors, without
-// conflicts.
+// What mm_sync and mm_bulk move at decode: every byte of the weights once, in whole sectors,
+// without conflicts.
 #include "device/cuda/fragment/all.cuh"
 #include "device/cuda/planes.cuh"
+#include "device/cuda/table.h"
 #include "tests/emu/emulator.h"
 #include "tests/support/mm_cases.h"
 
@@ -30,10 +31,13 @@ uint64_t group_bytes(uint16_t format, uint32_t rows, uint32_t cols) {
  * holds the planes of gate and up and nothing else. */
 class Decode {
   public:
-    Decode(CudaDevice *cuda, int format) : format_(static_cast<uint16_t>(format)) {
+    Decode(CudaDevice *cuda, int format, int32_t rung,
+           enum plec_fusion fusion = PLEC_FUSED_GATE_FIRST)
+        : format_(static_cast<uint16_t>(format)) {
+        plec_cuda_limit_rung(cuda->device, rung);
         BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, 64);
         spec.input_dim = 1024;
-        spec.fusion = PLEC_FUSED_GATE_FIRST;
+        spec.fusion = fusion;
         spec.n_entries = 1;
         Bank bank(spec);
         UploadedBank uploaded(cuda, bank.get());
@@ -72,7 +76,7 @@ class CudaMmMemory : public testing::TestWithParam<size_t> {};
 
 TEST_P(CudaMmMemory, ReadsEveryByteOfTheWeightsOnceInWholeSectors) {
     CudaDevice cuda;
-    Decode decode(&cuda, MM_FORMATS[GetParam()]);
+    Decode decode(&cuda, MM_FORMATS[GetParam()], PLEC_CUDA_MM_SYNC);
     decode.expect_read_once();
     struct plec_emu_line line = plec_emu_stats("mm_sync", "mm_weights.cuh", PLEC_EMU_COPY_ASYNC);
     EXPECT_EQ(line.n_bytes_used, decode.weight_bytes());
@@ -85,11 +89,42 @@ TEST_P(CudaMmMemory, HasNoBankConflictsInItsMainLoop) {
     GTEST_SKIP() << "loads are seen in the checked build";
 #endif
     CudaDevice cuda;
-    Decode decode(&cuda, MM_FORMATS[GetParam()]);
+    Decode decode(&cuda, MM_FORMATS[GetParam()], PLEC_CUDA_MM_SYNC);
     for (const char *file : {"mm_weights.cuh", "mm_sync.cuh"}) {
         struct plec_emu_line line = plec_emu_stats("mm_sync", file, PLEC_EMU_SHARED_LOAD);
         EXPECT_GT(line.n_waves, 0u) << file;
         EXPECT_EQ(line.n_conflicts, 0u) << file;
+    }
+}
+
+const enum plec_fusion FUSIONS[] = {PLEC_FUSED_GATE_FIRST, PLEC_FUSED_INTERLEAVED};
+
+TEST_P(CudaMmMemory, CopiesEveryByteOfTheWeightsOnceInLargeRuns) {
+    for (enum plec_fusion fusion : FUSIONS) {
+        CudaDevice cuda;
+        Decode decode(&cuda, MM_FORMATS[GetParam()], PLEC_CUDA_MM_BULK, fusion);
+        decode.expect_read_once();
+        struct plec_emu_line line = plec_emu_stats("mm_bulk", "mm_bulk.cuh", PLEC_EMU_BULK);
+        EXPECT_EQ(line.n_bytes, decode.weight_bytes());
+        EXPECT_EQ(line.n_bytes_fetched, decode.weight_bytes());
+        EXPECT_GE(line.n_bytes / line.n_requests, 2048u);
+        line = plec_emu_stats("mm_bulk", "mm_weights.cuh", PLEC_EMU_COPY_ASYNC);
+        EXPECT_EQ(line.n_requests, 0u);
+    }
+}
+
+TEST_P(CudaMmMemory, HasNoBankConflictsWhereBulkCopiesLie) {
+#ifndef PLEC_CHECKED
+    GTEST_SKIP() << "loads are seen in the checked build";
+#endif
+    for (enum plec_fusion fusion : FUSIONS) {
+        CudaDevice cuda;
+        Decode decode(&cuda, MM_FORMATS[GetParam()], PLEC_CUDA_MM_BULK, fusion);
+        for (const char *file : {"mm_bulk_shape.cuh", "mm_sync.cuh"}) {
+            struct plec_emu_line line = plec_emu_stats("mm_bulk", file, PLEC_EMU_SHARED_LOAD);
+            EXPECT_GT(line.n_waves, 0u) << file;
+            EXPECT_EQ(line.n_conflicts, 0u) << file << " layout " << fusion;
+        }
     }
 }
 

@@ -8,6 +8,8 @@ namespace {
 
 using namespace plec_test;
 
+const int32_t MOST_RUNG = mm_most_rung() = PLEC_CUDA_MM_SYNC;
+
 /* The values of one case, and the pairs of values it has. */
 enum { FORMAT, LAYOUT, ACTIVATION, HIDDEN, INTERMEDIATE, N_FACTORS };
 const uint32_t N_VALUES[N_FACTORS] = {uint32_t(N_MM_FORMATS), 4, PLEC_N_ACTIVATIONS, 6, 6};

@@ -8,11 +8,13 @@ namespace {
 
 using namespace plec_test;
 
+const int32_t MOST_RUNG = mm_most_rung() = PLEC_CUDA_MM_SYNC;
+
 const enum plec_fusion FUSIONS[] = {PLEC_NOT_FUSED, PLEC_FUSED_GATE_FIRST, PLEC_FUSED_UP_FIRST,
                                     PLEC_FUSED_INTERLEAVED};
 
 TEST(CudaMmSync, IsWhatEveryFormatItNamesRunsOn) {
-    CudaDevice cuda;
+    MmDevice cuda;
     char name[PLEC_KERNEL_NAME_MAX];
     for (uint16_t format : MM_FORMATS)
         EXPECT_STREQ(plec_device_kernel_name(cuda.device, format, name), "mm_sync")
@@ -59,21 +61,7 @@ std::string mm_name(const testing::TestParamInfo<size_t> &test) {
 }
 INSTANTIATE_TEST_SUITE_P(, CudaMmSyncFormats, testing::Range<size_t>(0, N_MM_FORMATS), mm_name);
 
-/* Rows per expert: none, one, a tile less one, a tile, more; narrow and wide tiles beside each
- * other. */
-Step step_with_rows(const struct plec_bank *bank, const std::vector<uint32_t> &rows) {
-    Step step = make_step(bank, 0, 1, 3);
-    for (size_t e = 0; e < rows.size(); e++)
-        for (uint32_t i = 0; i < rows[e]; i++)
-            step.ids.push_back(static_cast<int32_t>(e));
-    std::mt19937 shuffle(1);
-    std::shuffle(step.ids.begin(), step.ids.end(), shuffle);
-    step.n_tokens = static_cast<uint32_t>(step.ids.size());
-    step.x = Random(8).normals(size_t(step.n_tokens) * bank->input_dim);
-    step.weights.assign(step.ids.size(), 1.0f);
-    return step;
-}
-
+/* None, one, a tile less one, a tile, more; narrow and wide tiles beside each other. */
 TEST(CudaMmSync, TakesAnyNumberOfRowsOfAnExpert) {
     for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_GGUF_Q2_K, PLEC_FORMAT_F16}) {
         BankSpec spec = mm_spec(format, format, format, 32, 40);
@@ -144,7 +132,7 @@ TEST(CudaMmSync, GivesATokenTheSameBitsAloneAndAmongMany) {
     for (uint16_t format : {PLEC_FORMAT_Q6_K, PLEC_FORMAT_MXFP4, PLEC_FORMAT_GGUF_Q5_1}) {
         BankSpec spec = mm_spec(format, format, format, 256, 96);
         spec.n_entries = 1;
-        CudaDevice cuda;
+        MmDevice cuda;
         Bank bank(spec);
         PackedBank uploaded(&cuda, bank.get());
         Step many = make_step(bank.get(), 21, 1, 7);
@@ -164,7 +152,7 @@ TEST(CudaMmSync, GivesATokenTheSameBitsAloneAndAmongMany) {
 TEST(CudaMmSync, KeepsATokenOfNanToItself) {
     BankSpec spec = mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q8_0, 256, 64);
     spec.n_entries = 2;
-    CudaDevice cuda;
+    MmDevice cuda;
     Bank bank(spec);
     PackedBank uploaded(&cuda, bank.get());
     Step step = make_step(bank.get(), 4, 2, 7);
@@ -182,7 +170,7 @@ TEST(CudaMmSync, KeepsATokenOfNanToItself) {
 TEST(CudaMmSync, MakesNanOfTheRowOfANanScale) {
     BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_MXFP4, 64, 64);
     spec.n_entries = 1;
-    CudaDevice cuda;
+    MmDevice cuda;
     Bank bank(spec);
     UploadedBank uploaded(&cuda, bank.get());
     struct plec_entry &entry = uploaded.entries()[0];
@@ -204,7 +192,7 @@ TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {
         Step step = make_step(bank.get(), 3, 1, 7);
         for (size_t i = 0; i < step.x.size(); i++)
             step.x[i] = std::ldexp(step.x[i], i < 64 ? -15 : i < 128 ? 0 : 15);
-        CudaDevice cuda;
+        MmDevice cuda;
         PackedBank uploaded(&cuda, bank.get());
         std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
         expect_elements(got, reference_step(bank.get(), step, PLEC_REFERENCE_BF16), 64);
@@ -214,7 +202,7 @@ TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {
 TEST(CudaMmSync, MakesInPartsWhatItMakesAtOnce) {
     BankSpec spec = mm_spec(PLEC_FORMAT_Q4_0, PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q6_K, 64, 256);
     spec.n_entries = 5;
-    CudaDevice cuda;
+    MmDevice cuda;
     Bank bank(spec);
     PackedBank uploaded(&cuda, bank.get());
     Step step = make_step(bank.get(), 13, 2, 7);

@@ -180,7 +180,7 @@ TEST(EmulatedTool, HasACudaKernelForEveryFormat) {
         EXPECT_STREQ(json_string_value(json_object_get(row, "rung")), "dispatched");
         const char *kernel = json_string_value(json_object_get(row, "kernel"));
         ASSERT_NE(kernel, nullptr);
-        n_fast += strcmp(kernel, "mm_sync") == 0;
+        n_fast += strstr(kernel, "mm_sync") != nullptr;
     }
     EXPECT_GT(n_cuda, 0u);
     EXPECT_GE(n_fast * 26, n_cuda * 18); /* 18 of the 26 formats */

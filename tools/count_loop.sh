@@ -1,7 +1,7 @@
 #!/bin/sh
-# Counts the instructions of the main loop of each mm_sync kernel for tiles of 8 tokens, per weight
+# Counts the instructions of the main loop of each mm_sync or mm_bulk kernel for tiles of 8 tokens, per weight
 # and lane: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
-#   sh tools/count_loop.sh [--check] [ARCH]          default 90a
+#   sh tools/count_loop.sh [--check] [--bulk] [ARCH]          default 90a
 # --check: fails where mxfp4 takes more than 3.2 or q4_0 more than 2.4 instructions a weight.
 # Columns: kernel, code, instructions in the loop, weights of a lane in it, instructions a weight, and
 # of these integer (logic, shifts, permutes, adds), float, matrix, shared memory, the rest.
@@ -10,12 +10,18 @@
 set -eu
 cd "$(dirname "$0")/.."
 check=0
-sources="device/cuda/mm_sync_*.cu"
-if [ "${1:-}" = --check ]; then
-    check=1
-    sources="device/cuda/mm_sync_e2m1.cu device/cuda/mm_sync_nibble.cu"
+kernel=mm_sync
+formats='*'
+while [ "${1#--}" != "${1:-}" ]; do
+    case $1 in
+    --check) check=1 formats='e2m1 nibble' ;;
+    --bulk) kernel=mm_bulk ;;
+    *) echo "usage: count_loop.sh [--check] [--bulk] [ARCH]" >&2; exit 2 ;;
+    esac
     shift
-fi
+done
+sources=
+for format in $formats; do sources="$sources device/cuda/${kernel}_$format.cu"; done
 arch=${1:-90a}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -55,7 +61,7 @@ function begin(symbol) {
     name = ""
     n_lines = 0
     split("", ops); split("", back); split("", label)
-    if (symbol !~ /7mm_syncI.*Li8E/) return
+    if (symbol !~ /7(mm_sync|mm_bulk)I.*Li8E/) return
     name = symbol
     sub(/.*plec_fragment_/, "", name)
     sub(/Li8E.*/, "", name)

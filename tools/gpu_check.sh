@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 done
 case $total in '' | *[!0-9]*) usage ;; esac
 
-tests="device experts graph plan route mm_fma mm_sync mm_sync_slow"
+tests="device experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow"
 
 # --- building and packing ---------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ for test in $tests; do
         graph) filter='*/0' ;;
         plan) filter='Plan.IsEmpty*' ;;
         route) filter='*Lowest*:*Ties*' ;;
-        mm_fma | mm_sync) filter='*WithoutAGate*' ;;
+        mm_fma | mm_bulk | mm_sync) filter='*WithoutAGate*' ;;
         mm_sync_slow) continue ;;
         esac
     fi

@@ -29,7 +29,7 @@ static enum plec_status attribute(int *out, enum cudaDeviceAttr which, int numbe
 
 static enum plec_status describe(struct plec_cuda_device *device, struct plec_error *err) {
     struct cudaDeviceProp properties;
-    int major = 0, minor = 0, n = 0, node = -1;
+    int major = 0, minor = 0, n = 0, shared = 0, node = -1;
     enum plec_status status = plec_cuda_check(cudaGetDeviceProperties(&properties, device->number),
                                               err, "device %d", device->number);
     if (status != PLEC_OK) return status;
@@ -38,9 +38,13 @@ static enum plec_status describe(struct plec_cuda_device *device, struct plec_er
         status = attribute(&minor, cudaDevAttrComputeCapabilityMinor, device->number, err);
     if (status == PLEC_OK)
         status = attribute(&n, cudaDevAttrMultiProcessorCount, device->number, err);
+    if (status == PLEC_OK)
+        status =
+            attribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device->number, err);
     if (status == PLEC_OK) status = attribute(&node, cudaDevAttrHostNumaId, device->number, err);
     device->arch = (uint32_t)(10 * major + minor);
     device->n_multiprocessors = (uint32_t)n;
+    device->shared_bytes = (uint32_t)shared;
     device->numa_node = node;
     device->memory_bytes = properties.totalGlobalMem;
     snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1,

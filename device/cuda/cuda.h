@@ -27,6 +27,7 @@ enum {
     PLEC_CUDA_CALLS_MAX = 1 << 20,
     PLEC_CUDA_BLOCKS_PER_SM = 8, /* worth launching */
     PLEC_CUDA_LEAST_ARCH = 80,
+    PLEC_CUDA_CHAINS_ARCH = 90, /* from here on kernels may start before the one ahead has ended */
     PLEC_CUDA_WHAT_BYTES = 120,
     PLEC_CUDA_WHATS = 32 /* launches that messages can name */
 };
@@ -58,6 +59,7 @@ struct plec_cuda_device {
     bool flushes;      /* tensor cores take subnormal operands for 0 */
     bool batch_invariant; /* of each operand kernels of one order of sums alone */
     uint32_t n_multiprocessors, n_calls;
+    uint32_t shared_bytes; /* of a multiprocessor */
     uint64_t memory_bytes;
     int32_t numa_node;
     char name[96];

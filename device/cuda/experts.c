@@ -217,10 +217,16 @@ static void begin(struct plec_cuda_run *run) {
             "round_bf16");
 }
 
+/* Kernels of one launch overlap where the device can. */
+static bool is_chained(const struct plec_cuda_run *run) {
+    return run->launch.stream->device->arch >= PLEC_CUDA_CHAINS_ARCH;
+}
+
 /* The tiles of list `list`: the plan's, or the part's. */
 static struct plec_cuda_rows rows_of(const struct plec_cuda_run *run, uint32_t list) {
     unsigned char *base = run->args->workspace;
     bool part = run->args->phase == PLEC_EXPERTS_PART;
+    const struct plec_cuda_device *device = run->launch.stream->device;
     struct plec_cuda_rows rows = {
         .tiles = part ? (struct plec_cuda_tile *)(base + run->layout.part_tiles[list])
                       : run->plan.tiles[list],
@@ -231,7 +237,10 @@ static struct plec_cuda_rows rows_of(const struct plec_cuda_run *run, uint32_t l
         .row_token = run->plan.row_token,
         .n_pairs = run->args->n_tokens * run->args->n_slots,
         .n_slots = run->args->n_slots,
-        .n_blocks = run->launch.stream->device->n_multiprocessors * PLEC_CUDA_BLOCKS_PER_SM};
+        .n_blocks = device->n_multiprocessors * PLEC_CUDA_BLOCKS_PER_SM,
+        .n_processors = device->n_multiprocessors,
+        .shared_bytes = device->shared_bytes,
+        .chained = is_chained(run)};
     return rows;
 }
 
@@ -335,7 +344,8 @@ static void finish(struct plec_cuda_run *run) {
                                                .output_dim = run->choice.bank.output_dim,
                                                .accumulate = args->accumulate,
                                                .y = args->y,
-                                               .fault = run->launch.stream->fault};
+                                               .fault = run->launch.stream->fault,
+                                               .chained = is_chained(run)};
     struct plec_cuda_finish_args left = {run->plan.n_left, run->launch.stream->fault,
                                          run->launch.number};
     if (args->phase == PLEC_EXPERTS_FINISH) {

@@ -7,6 +7,7 @@
  */
 #include "device/cuda/kernels.h"
 #include "device/cuda/launch.cuh"
+#include "device/cuda/ptx.cuh"
 #include "lyrw/codec/bits.h"
 
 enum { THREADS = 256 };
@@ -31,6 +32,7 @@ static __device__ __forceinline__ float pair_weight(const struct plec_cuda_final
 
 static __global__ void __launch_bounds__(THREADS)
     finalize_kernel(struct plec_cuda_finalize_args args) {
+    plec_chain_wait();
     if (args.fault->code != PLEC_CUDA_NO_FAULT) return;
     uint32_t n_blocks = (args.output_dim + THREADS - 1) / THREADS;
     uint32_t token = blockIdx.x / n_blocks;
@@ -52,5 +54,6 @@ int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaSt
     uint32_t n_blocks = (args->output_dim + THREADS - 1) / THREADS;
     uint64_t grid = (uint64_t)args->n_tokens * n_blocks;
     if (grid > INT32_MAX) return (int)cudaErrorInvalidConfiguration;
-    return (int)PLEC_LAUNCH(finalize_kernel, dim3((unsigned)grid), dim3(THREADS), 0, stream, *args);
+    return (int)PLEC_LAUNCH_AS(plec_launch_next(args->chained), finalize_kernel,
+                               dim3((unsigned)grid), dim3(THREADS), 0, stream, *args);
 }

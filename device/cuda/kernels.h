@@ -176,6 +176,8 @@ struct plec_cuda_rows {
     const uint32_t *row_pair, *row_token; /* [n_pairs] */
     uint32_t n_pairs, n_slots;
     uint32_t n_blocks; /* blocks worth launching: more than the device can hold at once is waste */
+    uint32_t n_processors, shared_bytes; /* of the device; shared memory of each */
+    bool chained; /* kernels that can are launched as dependent on the one ahead (sm_90) */
 };
 
 enum plec_cuda_half {
@@ -290,6 +292,7 @@ struct plec_cuda_finalize_args {
     bool accumulate;
     float *y; /* [n_tokens, output_dim] */
     const struct plec_cuda_fault *fault;
+    bool chained; /* as in plec_cuda_rows */
 };
 int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
 

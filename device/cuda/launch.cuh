@@ -28,6 +28,11 @@ enum plec_launch_kind {
                                 plec_grid_wait() before it touches what that kernel reads or writes */
 };
 
+/* How a kernel behind others of a chain starts: see plec_chain_wait (ptx.cuh). */
+static inline enum plec_launch_kind plec_launch_next(bool chained) {
+    return chained ? PLEC_LAUNCH_DEPENDENT : PLEC_LAUNCH_PLAIN;
+}
+
 #ifdef PLEC_CUDA_EMULATED
 
 #define PLEC_LAUNCH_AS(kind, kernel, grid, block, shared_bytes, stream, ...)                       \

@@ -85,32 +85,46 @@ static inline void plec_mm_place(struct plec_mm_args *mm, void *workspace,
     mm->tokens.pitch = space->pitch;
 }
 
-template <class F, int NT>
-static int plec_mm_launch_product(const struct plec_mm_args *mm, cudaStream_t stream) {
-    typedef plec_mm_shape<F, NT> S;
-    uint32_t channels = mm->kind == PLEC_MM_GATE_AND_UP ? S::ROWS / 2 : S::ROWS;
+/* Blocks of a product whose blocks have `n_rows` weight rows. */
+static inline unsigned plec_mm_grid(const struct plec_mm_args *mm, uint32_t n_rows) {
+    uint32_t channels = mm->kind == PLEC_MM_GATE_AND_UP ? n_rows / 2 : n_rows;
     uint64_t n =
         (uint64_t)mm->rows.max_tiles * ((mm->n_channels + channels - 1) / channels) * mm->n_splits;
     if (n > mm->rows.n_blocks) n = mm->rows.n_blocks;
+    return (unsigned)(n < 1 ? 1 : n);
+}
+
+template <class F, int NT>
+static int plec_mm_launch_product(const struct plec_mm_args *mm, cudaStream_t stream) {
+    typedef plec_mm_shape<F, NT> S;
     cudaError_t status = cudaFuncSetAttribute(
         (const void *)mm_sync<F, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES);
     if (status != cudaSuccess) return (int)status;
-    return (int)PLEC_LAUNCH((mm_sync<F, NT>), dim3((unsigned)(n < 1 ? 1 : n)), dim3(S::THREADS),
+    return (int)PLEC_LAUNCH((mm_sync<F, NT>), dim3(plec_mm_grid(mm, S::ROWS)), dim3(S::THREADS),
                             S::BYTES, stream, *mm);
 }
 
-template <class F>
+/* A kernel as launches of its format need it: how it wants tokens, and how it is started. */
+template <class F> struct plec_mm_sync_kernel {
+    static struct plec_mm_staging staging(void) { return plec_mm_staging_of<F>(); }
+    static int launch(const struct plec_mm_args *mm, cudaStream_t stream) {
+        return mm->rows.width == PLEC_MM_NARROW
+                   ? plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream)
+                   : plec_mm_launch_product<F, PLEC_MM_WIDE>(mm, stream);
+    }
+};
+
+template <class F, class K>
 static int plec_mm_launch(const struct plec_mm_args *mm, const struct plec_mm_stage_args *stage,
                           cudaStream_t stream) {
     struct plec_mm_split_args split = {mm->bank.table, mm->rows, mm->weights};
     int status = plec_mm_launch_split<F>(&split, stream);
     if (status == 0) status = plec_mm_launch_stage(stage, stream);
     if (status != 0) return status;
-    return mm->rows.width == PLEC_MM_NARROW ? plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream)
-                                            : plec_mm_launch_product<F, PLEC_MM_WIDE>(mm, stream);
+    return K::launch(mm, stream);
 }
 
-template <class F>
+template <class F, class K = plec_mm_sync_kernel<F>>
 static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream_t stream) {
     const struct plec_cuda_bank *bank = &args->bank;
     uint32_t n_tokens = args->rows.n_pairs / args->rows.n_slots;
@@ -132,13 +146,14 @@ static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream
     mm.gate_product = args->gate_product;
     mm.act = args->act, mm.act_f32 = args->act_f32, mm.act_cols = args->act_cols;
     struct plec_mm_stage_args stage = {};
-    stage.to = mm.tokens, stage.how = plec_mm_staging_of<F>();
+    stage.to = mm.tokens, stage.how = K::staging();
     stage.from = args->x, stage.from_pitch = bank->input_dim;
     stage.n_rows = n_tokens, stage.rows.n_blocks = args->rows.n_blocks;
-    return plec_mm_launch<F>(&mm, &stage, stream);
+    stage.rows.chained = args->rows.chained;
+    return plec_mm_launch<F, K>(&mm, &stage, stream);
 }
 
-template <class F>
+template <class F, class K = plec_mm_sync_kernel<F>>
 static int plec_mm_down(const struct plec_cuda_down_args *args, cudaStream_t stream) {
     const struct plec_cuda_bank *bank = &args->bank;
     const struct plec_operand *down = &bank->operands[PLEC_DOWN];
@@ -154,10 +169,10 @@ static int plec_mm_down(const struct plec_cuda_down_args *args, cudaStream_t str
     plec_mm_place(&mm, args->workspace, &space);
     mm.out = args->out;
     struct plec_mm_stage_args stage = {};
-    stage.to = mm.tokens, stage.how = plec_mm_staging_of<F>();
+    stage.to = mm.tokens, stage.how = K::staging();
     stage.from = args->act, stage.from_bf16 = !args->act_f32, stage.from_pitch = args->act_cols;
     stage.rows = args->rows;
-    return plec_mm_launch<F>(&mm, &stage, stream);
+    return plec_mm_launch<F, K>(&mm, &stage, stream);
 }
 
 /* Splits of down: enough blocks for a few experts to fill a large device, of at least four steps

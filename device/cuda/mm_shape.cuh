@@ -73,6 +73,14 @@ plec_mm_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) 
     return work;
 }
 
+/* The planes of the matrix that a row is in. */
+static __device__ __forceinline__ const uint8_t *plec_mm_planes_of(const struct plec_mm_args &args,
+                                                                   uint32_t expert, bool of_up) {
+    const uint8_t *planes =
+        args.weights.planes + args.weights.slots[expert] * args.weights.slot_bytes;
+    return of_up && args.weights.n_matrices == 2 ? planes + args.weights.matrix_bytes : planes;
+}
+
 /* Where one weight row lies. */
 struct plec_mm_row {
     const uint8_t *planes;
@@ -92,9 +100,7 @@ plec_mm_row_of(const struct plec_mm_args &args, const struct plec_mm_work &work,
     out.row = !both ? channel
               : up  ? plec_cuda_up_row(args.bank.fusion, n, channel)
                     : plec_cuda_gate_row(args.bank.fusion, n, channel);
-    out.planes =
-        args.weights.planes + args.weights.slots[work.tile.expert] * args.weights.slot_bytes;
-    if (up && args.weights.n_matrices == 2) out.planes += args.weights.matrix_bytes;
+    out.planes = plec_mm_planes_of(args, work.tile.expert, up);
     return out;
 }
 

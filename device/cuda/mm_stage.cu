@@ -7,6 +7,7 @@
 #include "device/cuda/fragment/fragment.cuh"
 #include "device/cuda/launch.cuh"
 #include "device/cuda/mm_args.h"
+#include "device/cuda/ptx.cuh"
 #include "lyrw/codec/round.h"
 
 enum { STAGE_THREADS = 128, STAGE_WARPS = STAGE_THREADS / 32 };
@@ -43,6 +44,7 @@ static __device__ void stage_row(const struct plec_mm_stage_args &args, uint32_t
 }
 
 static __global__ void __launch_bounds__(STAGE_THREADS) mm_stage(struct plec_mm_stage_args args) {
+    plec_chain_wait();
     uint32_t first = blockIdx.x * STAGE_WARPS + threadIdx.x / 32;
     uint32_t stride = gridDim.x * STAGE_WARPS;
     if (args.rows.tiles == NULL) {
@@ -63,6 +65,7 @@ int plec_mm_launch_stage(const struct plec_mm_stage_args *args, cudaStream_t str
         args->rows.tiles == NULL ? args->n_rows : (uint64_t)args->rows.max_tiles * args->rows.width;
     uint64_t n_blocks = (n_rows + STAGE_WARPS - 1) / STAGE_WARPS;
     if (n_blocks > args->rows.n_blocks) n_blocks = args->rows.n_blocks;
-    return (int)PLEC_LAUNCH(mm_stage, dim3((unsigned)(n_blocks < 1 ? 1 : n_blocks)),
-                            dim3(STAGE_THREADS), 0, stream, *args);
+    return (int)PLEC_LAUNCH_AS(plec_launch_next(args->rows.chained), mm_stage,
+                               dim3((unsigned)(n_blocks < 1 ? 1 : n_blocks)), dim3(STAGE_THREADS),
+                               0, stream, *args);
 }

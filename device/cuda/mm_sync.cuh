@@ -63,9 +63,8 @@ template <class F> struct plec_mm_rests<F, 2> {
     }
 };
 
-/* The sums of a warp's slab. */
-template <class F, int NT> struct plec_mm_sums {
-    typedef plec_mm_shape<F, NT> S;
+/* The sums of a warp's slab. S: the shape of the block. */
+template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
     float sum[S::GROUPS][4];
     uint32_t table[F::n_table + 1];
 
@@ -88,6 +87,12 @@ template <class F, int NT> struct plec_mm_sums {
     __device__ __forceinline__ void add(const unsigned char *stage, uint32_t n_rows) {
         plec_mm_operands<F, NT> in;
         in.read(stage);
+        add_step(in, stage, n_rows);
+    }
+
+    /* The same, with the tokens in a stage. */
+    __device__ __forceinline__ void add_step(const plec_mm_operands<F, NT> &in,
+                                             const unsigned char *stage, uint32_t n_rows) {
 #pragma unroll
         for (int b = 0; b < F::k_step / 32; b++) {
             uint32_t a[2][4];
@@ -205,18 +210,20 @@ template <class F, int NT> struct plec_mm_sums {
     }
 
     /* The products into shared memory, each row times its factor: channels side by side, those of
-     * up behind those of gate. */
+     * up behind those of gate. flip: 1 where the lane's rows have changed places. */
     __device__ __forceinline__ void store(float *out, const struct plec_mm_args &args,
-                                          const struct plec_mm_work &work) const {
+                                          const struct plec_mm_work &work,
+                                          unsigned flip = 0) const {
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         plec_planes planes = plec_planes_of<F>(args.weights.rows, args.weights.cols);
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            struct plec_mm_row row = plec_mm_row_of(args, work, lane / 4 + 8 * side);
+            unsigned place = side ^ flip;
+            struct plec_mm_row row = plec_mm_row_of(args, work, lane / 4 + 8 * place);
             float factor = ((const float *)(row.planes + planes.factors))[row.row];
             float *to =
                 out + lane / 4 +
-                (args.kind == PLEC_MM_GATE_AND_UP ? side * 32 + warp * 8 : warp * 16 + side * 8);
+                (args.kind == PLEC_MM_GATE_AND_UP ? place * 32 + warp * 8 : warp * 16 + place * 8);
 #pragma unroll
             for (int i = 0; i < S::GROUPS; i++)
 #pragma unroll

@@ -4,9 +4,9 @@
 
 #include "device/cuda/mm_shape.cuh"
 
-/* One thread's share of the copies of one token: sources of the next step, moved on after each. */
-template <class F, int NT> struct plec_mm_token_loader {
-    typedef plec_mm_shape<F, NT> S;
+/* One thread's share of the copies of one token: sources of the next step, moved on after each. S:
+ * the shape of the block, whose threads, or the last warp's, copy. */
+template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_token_loader {
     const uint16_t *token;
     const float *sums;
     unsigned token_to, sums_to; /* in a stage */
@@ -15,7 +15,8 @@ template <class F, int NT> struct plec_mm_token_loader {
     __device__ __forceinline__ void open(const struct plec_mm_args &args,
                                          const struct plec_mm_work &work) {
         const struct plec_mm_tokens &tokens = args.tokens;
-        unsigned n = threadIdx.x / S::TOKEN_THREADS, first = threadIdx.x % S::TOKEN_THREADS;
+        unsigned n = threadIdx.x % (NT * S::TOKEN_THREADS) / S::TOKEN_THREADS;
+        unsigned first = threadIdx.x % S::TOKEN_THREADS;
         there = n < work.tile.n_rows;
         uint32_t row = work.tile.first_row + (there ? n : 0);
         if (tokens.row != NULL) row = tokens.row[row];

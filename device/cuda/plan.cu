@@ -12,6 +12,7 @@
  */
 #include "device/cuda/kernels.h"
 #include "device/cuda/launch.cuh"
+#include "device/cuda/ptx.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / 32, PLAN_PAIRS = 4096, BLOCK_PAIRS = 2048 };
 
@@ -265,6 +266,7 @@ static __device__ bool faulted(const struct plec_cuda_plan_args &args) {
 }
 
 static __global__ void __launch_bounds__(THREADS) plan_kernel(struct plec_cuda_plan_args args) {
+    plec_chain_begin();
     PLEC_SHARED_DYNAMIC(raw);
     struct shared_arrays s = arrays_in(raw, args.n_entries);
     if (faulted(args) || count_pairs(args, s, all_pairs(args))) {
@@ -313,6 +315,7 @@ static __global__ void __launch_bounds__(THREADS) plan_lists(struct plec_cuda_pl
 }
 
 static __global__ void __launch_bounds__(THREADS) plan_place(struct plec_cuda_plan_args args) {
+    plec_chain_begin();
     PLEC_SHARED_DYNAMIC(raw);
     struct shared_arrays s = arrays_in(raw, args.n_entries);
     if (args.fault->code != PLEC_CUDA_NO_FAULT) return;

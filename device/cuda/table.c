@@ -53,6 +53,26 @@
     X(plec_cuda_mm_sync_nvfp4)                                                                     \
     X(plec_cuda_mm_sync_gguf_mxfp4)                                                                \
     X(plec_cuda_mm_sync_gguf_nvfp4)                                                                \
+    X(plec_cuda_mm_bulk_f16)                                                                       \
+    X(plec_cuda_mm_bulk_bf16)                                                                      \
+    X(plec_cuda_mm_bulk_q4_0)                                                                      \
+    X(plec_cuda_mm_bulk_q4_1)                                                                      \
+    X(plec_cuda_mm_bulk_q5_0)                                                                      \
+    X(plec_cuda_mm_bulk_q5_1)                                                                      \
+    X(plec_cuda_mm_bulk_q8_0)                                                                      \
+    X(plec_cuda_mm_bulk_iq4_nl)                                                                    \
+    X(plec_cuda_mm_bulk_q2_k)                                                                      \
+    X(plec_cuda_mm_bulk_q3_k)                                                                      \
+    X(plec_cuda_mm_bulk_q4_k)                                                                      \
+    X(plec_cuda_mm_bulk_q5_k)                                                                      \
+    X(plec_cuda_mm_bulk_q6_k)                                                                      \
+    X(plec_cuda_mm_bulk_iq4_xs)                                                                    \
+    X(plec_cuda_mm_bulk_fp4_larql)                                                                 \
+    X(plec_cuda_mm_bulk_mxfp4)                                                                     \
+    X(plec_cuda_mm_bulk_mxfp8)                                                                     \
+    X(plec_cuda_mm_bulk_nvfp4)                                                                     \
+    X(plec_cuda_mm_bulk_gguf_mxfp4)                                                                \
+    X(plec_cuda_mm_bulk_gguf_nvfp4)                                                                \
     X(plec_cuda_plain_q2_0)
 
 #define DECLARE(name) extern const struct plec_cuda_gemm name;

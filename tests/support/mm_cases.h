@@ -3,6 +3,7 @@
 #ifndef PLEC_TESTS_SUPPORT_MM_CASES_H
 #define PLEC_TESTS_SUPPORT_MM_CASES_H
 
+#include "device/cuda/table.h"
 #include "tests/support/cuda_device.h"
 
 #include <algorithm>
@@ -47,6 +48,16 @@ inline BankSpec mm_spec(int gate, int up, int down, uint32_t h, uint32_t n) {
     spec.output_dim = h;
     return spec;
 }
+
+/* No kernel of cases is above this rung: tests of one are not of those that replace it. */
+inline int32_t &mm_most_rung() {
+    static int32_t rung = INT32_MAX;
+    return rung;
+}
+class MmDevice : public CudaDevice {
+  public:
+    MmDevice() { plec_cuda_limit_rung(device, mm_most_rung()); }
+};
 
 const double MM_CLOSE = 1e-7, MM_NEAR = 4e-5;
 enum { CANARY = 64 };
@@ -147,7 +158,7 @@ inline void expect_right(const std::vector<float> &got, const struct plec_bank *
 
 /* A launch is right, twice the same, and leaves alone what is not its own. */
 inline void expect_case(const BankSpec &spec, const Step &step) {
-    CudaDevice cuda;
+    MmDevice cuda;
     Bank bank(spec);
     PackedBank uploaded(&cuda, bank.get());
     std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
@@ -159,6 +170,20 @@ inline void expect_case(const BankSpec &spec, const Step &step) {
 inline void expect_case(const BankSpec &spec, uint32_t n_tokens, uint32_t n_slots) {
     Bank bank(spec); /* of its shape alone */
     expect_case(spec, make_step(bank.get(), n_tokens, n_slots, 7));
+}
+
+/* A step of one slot that gives each expert so many rows, tokens of all of them mixed. */
+inline Step step_with_rows(const struct plec_bank *bank, const std::vector<uint32_t> &rows) {
+    Step step = make_step(bank, 0, 1, 3);
+    for (size_t e = 0; e < rows.size(); e++)
+        for (uint32_t i = 0; i < rows[e]; i++)
+            step.ids.push_back(static_cast<int32_t>(e));
+    std::mt19937 shuffle(1);
+    std::shuffle(step.ids.begin(), step.ids.end(), shuffle);
+    step.n_tokens = static_cast<uint32_t>(step.ids.size());
+    step.x = Random(8).normals(size_t(step.n_tokens) * bank->input_dim);
+    step.weights.assign(step.ids.size(), 1.0f);
+    return step;
 }
 
 } // namespace plec_test

@@ -1,0 +1,136 @@
+/* mm_bulk_shape.cuh: a block of mm_bulk: its shared memory, and where a lane's rows lie in it. */
+#ifndef PLEC_DEVICE_CUDA_MM_BULK_SHAPE_CUH
+#define PLEC_DEVICE_CUDA_MM_BULK_SHAPE_CUH
+
+#include "device/cuda/mm_weights.cuh"
+
+template <class F, int NT> struct plec_mm_bulk_shape {
+    typedef plec_planes_group<F> G;
+    typedef plec_mm_shape<F, NT> Sync;
+    enum {
+        THREADS = 128, /* that multiply; one more warp copies */
+        BLOCK_THREADS = THREADS + 32,
+        ROWS = 64, /* weight rows of a block: two runs of neighbours, 32 each */
+        GROUPS = NT / 8,
+        HAS_SUMS = Sync::HAS_SUMS,
+        BLOCK = Sync::BLOCK,
+        STEP_SUMS = Sync::STEP_SUMS,
+        /* a stage of tokens: as in mm_sync */
+        TOKEN_PITCH = Sync::TOKEN_PITCH,
+        TOKEN_THREADS = 32 / NT,
+        TOKENS = 0,
+        SUMS = NT * TOKEN_PITCH,
+        TOKEN_STAGE = SUMS + STEP_SUMS * NT * 4,
+        TOKEN_STAGES = 2, /* tokens come from the L2 cache */
+        /* a stage of weights: the groups of both runs */
+        RUN = 4 * G::BYTES,
+        WEIGHTS = 2 * RUN,
+        OUT_PITCH = Sync::OUT_PITCH,
+        /* byte offsets in a block's shared memory */
+        MOST_STAGES = 8,
+        FULL = 0, /* a barrier a stage: has arrived */
+        EMPTY = FULL + MOST_STAGES * 8,
+        OUT = EMPTY + MOST_STAGES * 8, /* products */
+        TOKENS_AT = OUT + NT * OUT_PITCH * 4,
+        WEIGHTS_AT = TOKENS_AT + TOKEN_STAGES * TOKEN_STAGE,
+        /* blocks an SM of sm_90 should hold: bounds the registers */
+        RESIDENT = F::block < 32 || F::lane_words > 8 ? 3 : 4
+    };
+    static_assert(TOKENS_AT % 128 == 0 && WEIGHTS_AT % 16 == 0, "aligned for their copies");
+};
+
+/* Blocks that an SM holds, and stages of each. */
+struct plec_mm_bulk_depth {
+    uint32_t n_resident, n_stages;
+};
+
+enum { PLEC_MM_BULK_IN_FLIGHT = 48 * 1024 };
+
+/* As many blocks as keep 48 KB of weights in flight on an SM of so much shared memory, where each
+ * block takes 1 KB more than it asks for; a stage is being read while the others are in flight. */
+template <class F, int NT>
+constexpr struct plec_mm_bulk_depth plec_mm_bulk_depth_of(uint32_t shared_bytes) {
+    typedef plec_mm_bulk_shape<F, NT> S;
+    for (uint32_t n = S::RESIDENT; n > 0; n--) {
+        uint32_t most = n == 1 ? shared_bytes - 1024 : shared_bytes / n / 128 * 128 - 1024;
+        uint32_t stages = most < S::WEIGHTS_AT ? 0 : (most - S::WEIGHTS_AT) / S::WEIGHTS;
+        if (stages > S::MOST_STAGES) stages = S::MOST_STAGES;
+        if (stages >= 3 && n * (stages - 1) * S::WEIGHTS >= PLEC_MM_BULK_IN_FLIGHT)
+            return {n, stages};
+    }
+    return {0, 0};
+}
+
+template <class F, int NT> constexpr uint32_t plec_mm_bulk_bytes(uint32_t n_stages) {
+    return plec_mm_bulk_shape<F, NT>::WEIGHTS_AT + n_stages * plec_mm_bulk_shape<F, NT>::WEIGHTS;
+}
+
+/* One of the two runs of rows of a block: rows `first` to first + n_rows - 1 of a matrix. */
+struct plec_mm_run {
+    uint32_t first, n_rows;
+    bool of_up; /* in up's matrix, where gate and up are two */
+};
+
+static __device__ __forceinline__ struct plec_mm_run
+plec_mm_run_of(const struct plec_mm_args &args, const struct plec_mm_work &work, uint32_t i) {
+    uint32_t n = args.n_channels, channel = work.first_channel;
+    if (args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion != PLEC_FUSED_INTERLEAVED) {
+        uint32_t first = i == 0 ? plec_cuda_gate_row(args.bank.fusion, n, channel)
+                                : plec_cuda_up_row(args.bank.fusion, n, channel);
+        return {first, min(32u, n - channel), i == 1};
+    }
+    bool both = args.kind == PLEC_MM_GATE_AND_UP; /* gate and up row by row */
+    uint32_t first = (both ? 2 * channel : channel) + 32 * i, all = both ? 2 * n : n;
+    return {first, first < all ? min(32u, all - first) : 0, false};
+}
+
+/* Whether a lane's row g holds up and row g + 8 gate. Where gate and up rows take turns, lanes of
+ * one load would read every second row, from half of the banks; so every other lane quad reads
+ * the rows of its channel in turn. */
+static __device__ __forceinline__ unsigned plec_mm_bulk_flip(const struct plec_mm_args &args) {
+    unsigned g = threadIdx.x % 32 / 4;
+    bool turns = args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
+    return turns ? (g ^ g >> 1 ^ g >> 2) & 1 : 0;
+}
+
+/* Where a lane of warp w finds its rows g and g + 8 in a stage of weights, and reads them. */
+template <class F, int NT> struct plec_mm_bulk_view {
+    typedef plec_mm_bulk_shape<F, NT> S;
+    typedef plec_planes_group<F> G;
+    typedef plec_mm_operands<F, NT> Operands;
+    unsigned codes[2], rest[2], record[2], super[2];
+
+    __device__ __forceinline__ void open(const struct plec_mm_args &args) {
+        unsigned warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+        bool both = args.kind == PLEC_MM_GATE_AND_UP;
+        bool turns = both && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
+#pragma unroll
+        for (unsigned side = 0; side < 2; side++) {
+            unsigned row = turns  ? warp * 16 + g * 2 + (side ^ plec_mm_bulk_flip(args))
+                           : both ? side * 32 + warp * 8 + g
+                                  : warp * 16 + side * 8 + g;
+            unsigned group = row / 8 * G::BYTES;
+            codes[side] = group + plec_planes_word<F>(row, c, 0);
+            rest[side] = group + G::REST + row % 8 * 32 + c * 8;
+            record[side] = group + G::RECORDS + row % 8 * (F::record_words * 4);
+            super[side] = group + G::SUPERS + row % 8 * 4;
+        }
+    }
+
+    __device__ __forceinline__ void read(Operands *in, const unsigned char *stage) const {
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+#pragma unroll
+            for (int j = 0; j < (int)G::CHUNKS; j++)
+                Operands::put(in->words[side] + 4 * j, plec_load_16(stage + codes[side] + j * 512));
+            if constexpr (F::lane_words % 4 != 0)
+                Operands::put(in->words[side] + 4 * G::CHUNKS, plec_load_8(stage + rest[side]));
+            Operands::read_record(in->record[side], stage + record[side]);
+            in->super[side] = 0;
+            if constexpr (F::super_words != 0)
+                in->super[side] = *(const uint32_t *)(stage + super[side]);
+        }
+    }
+};
+
+#endif
