@@ -76,6 +76,10 @@ struct plec_backend {
     bool (*routes)(const struct plec_device *device, const struct plec_router *router);
     enum plec_status (*route)(struct plec_stream *stream, const struct plec_route_args *args,
                               struct plec_error *err);
+    enum plec_status (*arrival)(struct plec_arrival *out, const struct plec_device *device,
+                                const struct plec_bank *bank, struct plec_error *err);
+    enum plec_status (*arrive)(struct plec_stream *stream, const struct plec_arrive_args *args,
+                               struct plec_error *err);
     bool (*experts_workspace)(uint64_t *n_bytes, const struct plec_device *device,
                               const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);
     enum plec_status (*experts)(struct plec_stream *stream, const struct plec_experts_args *args,
@@ -98,6 +102,11 @@ struct plec_backend {
     const char *(*operand_kernel)(const struct plec_device *device, const struct plec_bank *bank,
                                   enum plec_operand_id id, char *name);
 };
+
+/* Places the operands of an entry of a bank in one block. form_bytes [PLEC_N_MATRICES]: of matrices
+ * in a form of the device's own; 0: the file's bytes. Statuses of plec_device_arrival. */
+enum plec_status plec_arrival_place(struct plec_arrival *out, const struct plec_bank *bank,
+                                    const uint64_t *form_bytes, struct plec_error *err);
 
 extern const struct plec_backend plec_cpu_backend;
 extern const struct plec_backend plec_cuda_backend; /* in programs linked with it */

@@ -150,6 +150,16 @@ enum plec_status plec_launch_route(struct plec_stream *stream, const struct plec
     return stream->backend->route(stream, args, err);
 }
 
+enum plec_status plec_device_arrival(struct plec_arrival *out, const struct plec_device *device,
+                                     const struct plec_bank *bank, struct plec_error *err) {
+    return device->backend->arrival(out, device, bank, err);
+}
+
+enum plec_status plec_launch_arrive(struct plec_stream *stream, const struct plec_arrive_args *args,
+                                    struct plec_error *err) {
+    return stream->backend->arrive(stream, args, err);
+}
+
 bool plec_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
                             const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots) {
     return device->backend->experts_workspace(n_bytes, device, bank, n_tokens, n_slots);

@@ -38,6 +38,8 @@ struct plec_simulation {
     bool (*fail_alloc)(void *user, uint64_t n_bytes); /* of device or pinned memory, likewise
                                                          PLEC_NO_MEMORY "NoMemory" */
     void *user;
+    bool arrives; /* banks have a form of the device's own: the file's bytes, operands of an entry
+                     side by side. An arrival may fail as a copy does */
 };
 
 /* Told when matrices of an experts launch begin and end their work, on the thread that runs it
@@ -175,6 +177,43 @@ PLEC_MUST_USE enum plec_status plec_launch_route(struct plec_stream *stream,
 /* Whether the device runs this router: what plec_launch_route would refuse is known before. */
 bool plec_device_routes(const struct plec_device *device, const struct plec_router *router);
 
+/* The form in which a device's launches read the entries of a bank. Where it is not the file's, an
+ * entry is made from the file's bytes once, when it arrives on the device (plec_launch_arrive), in
+ * one block of memory; a launch then finds it and changes nothing. Of the bank's shapes and formats
+ * and of the device alone. */
+struct plec_arrival {
+    bool changes;     /* false: the file's own form; operands may lie anywhere, arrived or not */
+    uint64_t n_bytes; /* of an entry that has arrived, a multiple of PLEC_ARRIVAL_ALIGNMENT */
+    uint64_t values_at[PLEC_N_OPERANDS]; /* in it; UINT64_MAX: there are none */
+    uint64_t scales_at[PLEC_N_MATRICES]; /* likewise: values in a form of the device's own hold
+                                            their scales */
+};
+enum { PLEC_ARRIVAL_ALIGNMENT = 256 };
+/* PLEC_MALFORMED "SizeOverflow"; statuses of plec_format_size. A bank without kernels has the
+ * file's form: its launch says so by name. */
+PLEC_MUST_USE enum plec_status plec_device_arrival(struct plec_arrival *out,
+                                                   const struct plec_device *device,
+                                                   const struct plec_bank *bank,
+                                                   struct plec_error *err);
+/* The entry whose block is at `block`. */
+void plec_arrived_entry(struct plec_entry *out, const struct plec_arrival *arrival,
+                        const uint8_t *block);
+
+/* Makes entries of a bank from the file's bytes, in the stream's order. Weights mean the same bit
+ * for bit, NaN scales and codes too. Can be captured. */
+struct plec_arrive_args {
+    const struct plec_bank *bank; /* shapes and formats; its entries are not read */
+    uint32_t n;
+    const struct plec_entry *from; /* [n] the file's bytes in device memory, at any alignment; host
+                                      array, read when the launch is made */
+    uint8_t *const *to; /* [n] blocks of plec_arrival.n_bytes in device memory, aligned to
+                           PLEC_ARRIVAL_ALIGNMENT; likewise. What lies between operands is left as
+                           it is */
+};
+PLEC_MUST_USE enum plec_status plec_launch_arrive(struct plec_stream *stream,
+                                                  const struct plec_arrive_args *args,
+                                                  struct plec_error *err);
+
 /* A launch of experts whole, or cut where experts arrive one after another: BEGIN, then PARTs that
  * name every expert with pairs once, in any order, then FINISH, with one workspace and otherwise
  * equal arguments, make what ALL makes, bit for bit. An entry is read by the PART that names it
@@ -188,9 +227,11 @@ enum plec_experts_phase {
 };
 
 /* y = (y +) sum over slots of weight * expert(x), in slot order, f32. Weights are read once a step,
- * grouped by expert; each output depends on its own token alone, bit for bit. The bank, its entries
- * and its scales are host arrays, and what an entry points at is read by the device. CUDA reads the
- * arrays (of a PART: the named entries) when the launch is made, the CPU when it runs. */
+ * grouped by expert; each output depends on its own token alone, bit for bit. Entries are in the
+ * form of plec_device_arrival: PLEC_BAD_INPUT "NotArrived" where that changes and the bank says
+ * they have not arrived. The bank, its entries and its scales are host arrays, and what an entry
+ * points at is read by the device. CUDA reads the arrays (of a PART: the named entries) when the
+ * launch is made, the CPU when it runs. */
 struct plec_experts_args {
     const struct plec_bank *bank;
     const int32_t *ids;       /* [n_tokens, n_slots] i32 in [0, n_entries), device; NULL: slot j is

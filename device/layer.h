@@ -91,7 +91,9 @@ struct plec_bank {
     struct plec_operand operands[PLEC_N_OPERANDS]; /* down.cols may exceed intermediate_dim by less
                                                       than a block: padding, multiplied by 0 */
     struct plec_expert_maths maths;
-    const struct plec_entry *entries;                /* [n_entries] */
+    const struct plec_entry *entries; /* [n_entries] */
+    bool arrived; /* entries are in the form of the device that launches the bank
+                     (plec_device_arrival); else as files have them */
     const float *gate_scale, *up_scale, *down_scale; /* [n_entries] f32 each, or NULL: 1. Multiply
                                                         the product before its bias; fused: gate
                                                         rows by gate_scale, up rows by up_scale */

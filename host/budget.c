@@ -1,9 +1,11 @@
 #include "host/budget.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "host/extent.h"
+#include "host/landing.h"
+#include "host/prefetch.h"
 
 /* --- what there is --------------------------------------------------------------------------- */
 
@@ -47,19 +49,21 @@ static uint64_t count_reads(const struct plec_range *ranges, uint32_t n) {
 }
 
 enum plec_status plec_budget_describe(struct plec_budget_layer *out,
-                                      const struct plec_bound_layer *bound, uint32_t number,
-                                      uint32_t width, const struct plec_locator *locator,
-                                      struct plec_error *err) {
-    const struct plec_bank *bank = &bound->layer.routed;
+                                      const struct plec_budget_of *of, struct plec_error *err) {
+    const struct plec_bank *bank = &of->bound->layer.routed;
     struct plec_extent_map map;
-    enum plec_status status = plec_extent_map_open(&map, bank, width, locator, err);
+    struct plec_arrival arrival;
+    enum plec_status status = plec_device_arrival(&arrival, of->device, bank, err);
+    if (status == PLEC_OK) status = plec_extent_map_open(&map, bank, of->width, of->locator, err);
     if (status != PLEC_OK) {
-        plec_error_context(err, "layer %u", number);
+        plec_error_context(err, "layer %u", of->number);
         return status;
     }
-    uint32_t top_k = bound->layer.router.top_k;
+    uint32_t top_k = of->bound->layer.router.top_k;
+    struct plec_device_extents extents =
+        plec_device_extents_of(&arrival, &map, PLEC_COPY_CHUNK_BYTES);
     *out = (struct plec_budget_layer){
-        .number = number,
+        .number = of->number,
         .n_experts = bank->n_entries,
         .top_k = top_k == 0                ? 1
                  : top_k < bank->n_entries ? top_k
@@ -67,11 +71,17 @@ enum plec_status plec_budget_describe(struct plec_budget_layer *out,
         .n_extents = map.n_extents,
         .weight_bytes = map.payload_bytes,
         .frame_bytes = map.frame_bytes,
+        .slot_bytes = extents.slot_bytes,
+        .landing_bytes = extents.landing_bytes,
         .entry_reads = count_reads(map.entry_ranges, map.entry_first[map.n_entries]),
         .extent_reads = count_reads(map.extent_ranges, map.extent_first[map.n_extents]),
-        .other_bytes = plec_budget_other_bytes(bound)};
+        .other_bytes = plec_budget_other_bytes(of->bound)};
     plec_extent_map_close(&map);
     return PLEC_OK;
+}
+
+static uint64_t most_bytes(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
 }
 
 /* --- what fits ------------------------------------------------------------------------------- */
@@ -81,9 +91,27 @@ uint32_t plec_budget_fit(uint64_t budget, uint64_t frame_bytes, uint32_t n_keys)
     return n < n_keys ? (uint32_t)n : n_keys;
 }
 
+uint32_t plec_budget_slots(uint64_t budget, uint64_t slot_bytes, uint64_t landing_bytes,
+                           uint32_t n_keys) {
+    return budget > landing_bytes ? plec_budget_fit(budget - landing_bytes, slot_bytes, n_keys) : 0;
+}
+
 uint32_t plec_budget_staging(uint32_t n_slots, uint32_t max_keys) {
     if (n_slots >= max_keys) return 0;
     return n_slots >= 3 ? 2 : n_slots > 0 ? n_slots - 1 : 0;
+}
+
+enum plec_status plec_budget_too_small(const struct plec_budget *budget, uint64_t device_bytes,
+                                       uint64_t host_bytes, struct plec_error *err) {
+    char on_device[96] = "";
+    if (budget->landing_bytes > 0)
+        snprintf(on_device, sizeof on_device, ", on the device %llu and %llu while it arrives",
+                 (unsigned long long)budget->slot_bytes, (unsigned long long)budget->landing_bytes);
+    return plec_fail(err, PLEC_BAD_INPUT, "BudgetTooSmall",
+                     "one expert takes %llu bytes%s; the device budget is %llu, the pinned budget "
+                     "%llu",
+                     (unsigned long long)budget->frame_bytes, on_device,
+                     (unsigned long long)device_bytes, (unsigned long long)host_bytes);
 }
 
 void plec_budget_make(struct plec_budget *out, const struct plec_budget_layer *layers,
@@ -97,9 +125,12 @@ void plec_budget_make(struct plec_budget *out, const struct plec_budget_layer *l
         out->weight_bytes += layer->weight_bytes;
         out->other_bytes += layer->other_bytes;
         if (layer->n_extents > out->max_extents) out->max_extents = layer->n_extents;
-        if (layer->frame_bytes > out->frame_bytes) out->frame_bytes = layer->frame_bytes;
+        out->frame_bytes = most_bytes(out->frame_bytes, layer->frame_bytes);
+        out->slot_bytes = most_bytes(out->slot_bytes, layer->slot_bytes);
+        out->landing_bytes = most_bytes(out->landing_bytes, PLEC_N_LANDINGS * layer->landing_bytes);
     }
-    out->n_slots = plec_budget_fit(device_bytes, out->frame_bytes, out->n_extents);
+    out->n_slots =
+        plec_budget_slots(device_bytes, out->slot_bytes, out->landing_bytes, out->n_extents);
     out->n_frames = plec_budget_fit(host_bytes, out->frame_bytes, out->n_extents);
     out->n_slot_staging = plec_budget_staging(out->n_slots, out->max_extents);
     out->n_frame_staging = plec_budget_staging(out->n_frames, out->max_extents);

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 
+#include "device/device.h"
 #include "host/container.h"
 
 #ifdef __cplusplus
@@ -33,6 +34,8 @@ struct plec_budget_layer {
     uint32_t n_extents;
     uint64_t weight_bytes;              /* of all its experts */
     uint64_t frame_bytes;               /* of its largest frame */
+    uint64_t slot_bytes, landing_bytes; /* on the device: of its largest extent; of one landing
+                                           (landing.h), 0: its experts arrive as files have them */
     uint64_t entry_reads, extent_reads; /* reads that fetch all experts one by one; all extents */
     uint64_t other_bytes; /* shared and dense experts, latent projections: every step reads them,
                              nothing streams them */
@@ -43,11 +46,16 @@ enum { PLEC_BUDGET_PIECE_BYTES = 2 << 20 };
 
 /* Whether a runner with a device budget streams the layer's routed experts. */
 bool plec_budget_streams(const struct plec_bound_layer *bound);
-/* Describes a layer that streams. Statuses of plec_extent_map_open. */
+struct plec_budget_of {
+    const struct plec_bound_layer *bound;
+    uint32_t number, width;
+    const struct plec_locator *locator;
+    const struct plec_device *device;
+};
+/* Describes a layer that streams to a device. Statuses of plec_extent_map_open and of
+ * plec_device_arrival. */
 PLEC_MUST_USE enum plec_status plec_budget_describe(struct plec_budget_layer *out,
-                                                    const struct plec_bound_layer *bound,
-                                                    uint32_t number, uint32_t width,
-                                                    const struct plec_locator *locator,
+                                                    const struct plec_budget_of *of,
                                                     struct plec_error *err);
 /* Bytes of what a step of the layer reads beside its routed experts. */
 uint64_t plec_budget_other_bytes(const struct plec_bound_layer *bound);
@@ -58,6 +66,9 @@ uint64_t plec_budget_bank_bytes(const struct plec_bank *bank);
 
 /* How many frames of frame_bytes a budget holds, of n_keys extents in all. */
 uint32_t plec_budget_fit(uint64_t budget, uint64_t frame_bytes, uint32_t n_keys);
+/* How many slots of slot_bytes, beside landing_bytes of all landings. */
+uint32_t plec_budget_slots(uint64_t budget, uint64_t slot_bytes, uint64_t landing_bytes,
+                           uint32_t n_keys);
 /* How many of a tier's slots only pass through: none when the extents of the largest layer fit, so
  * that no dispatch exceeds the rest; two, so that one is filled while the other is read, when there
  * are three. */
@@ -68,10 +79,14 @@ struct plec_budget {
     uint32_t n_layers, width;
     uint32_t n_experts, n_extents, max_extents; /* of all layers; of the largest */
     uint64_t weight_bytes, other_bytes;         /* of all layers */
-    uint64_t frame_bytes;                       /* a slot's */
+    uint64_t frame_bytes, slot_bytes;           /* of a frame; of a device slot */
+    uint64_t landing_bytes;                     /* of all landings, beside the slots */
     uint32_t n_slots, n_slot_staging, n_frames, n_frame_staging;
     bool resident; /* every extent has a slot */
 };
+/* PLEC_BAD_INPUT "BudgetTooSmall", when not one extent of one expert fits: names what it takes. */
+enum plec_status plec_budget_too_small(const struct plec_budget *budget, uint64_t device_bytes,
+                                       uint64_t host_bytes, struct plec_error *err);
 /* n_slots or n_frames is 0 when not one frame fits. */
 void plec_budget_make(struct plec_budget *out, const struct plec_budget_layer *layers,
                       uint32_t n_layers, uint32_t width, uint64_t device_bytes,

@@ -33,7 +33,7 @@ static void set_defaults(struct plec_prefetch_options *options) {
     default_u32(&options->max_requests, DEFAULT_REQUESTS);
     default_u32(&options->max_demands, DEFAULT_DEMANDS);
     default_u32(&options->max_reads, DEFAULT_READS);
-    default_u64(&options->chunk_bytes, 8 * MIB);
+    default_u64(&options->chunk_bytes, PLEC_COPY_CHUNK_BYTES);
     default_u64(&options->watchdog_ns, DEFAULT_WATCHDOG_NS);
     if (!(options->whole_ratio > 0)) options->whole_ratio = 0.5;
 }

@@ -45,6 +45,8 @@ enum plec_urgency {
     PLEC_N_URGENCIES
 };
 
+enum { PLEC_COPY_CHUNK_BYTES = 8 << 20 }; /* unless an option says otherwise */
+
 struct plec_prefetch_options {
     const struct plec_keyspace *keys;
     struct plec_residency *host;   /* frames */
@@ -57,7 +59,7 @@ struct plec_prefetch_options {
     uint64_t read_bytes[PLEC_N_URGENCIES];  /* of one READ job, at least one expert; 0: no bound for
                                              demand, 32 MiB certain, 1 MiB likely and idle */
     uint32_t copies[PLEC_N_URGENCIES];      /* chunks being copied; 0: 4 demand, 2 certain, 1 */
-    uint64_t chunk_bytes;                   /* of one COPY job; 0: 8 MiB */
+    uint64_t chunk_bytes;                   /* of one COPY job; 0: PLEC_COPY_CHUNK_BYTES */
     bool only_asked;    /* no read brings the rest of an extent along, nor is it asked for after */
     double whole_ratio; /* before it is measured: reading an extent whole costs as much as this
                            share of its experts one by one; 0: 0.5 */
@@ -181,7 +183,9 @@ struct plec_job {
                        plec_key_bytes bytes */
     uint32_t frame; /* slot of the host tier, read into or copied from */
     uint32_t slot;  /* COPY: slot of the device tier */
-    uint64_t at, n_bytes; /* COPY: bytes [at, at + n_bytes) of them. READ: 0 and all of them */
+    uint64_t at, n_bytes; /* COPY: bytes [at, at + n_bytes) of them; more than one COPY of one mask
+                             is of one expert, from its first byte to its last. READ: 0 and all of
+                             them */
 };
 /* The next job to start, counted as started; false: nothing may start now. */
 PLEC_MUST_USE bool plec_prefetch_next_read(struct plec_job *out, struct plec_prefetch *prefetch,

@@ -84,10 +84,14 @@ static enum plec_status hand_out(struct plec_streamer *streamer, struct plec_str
     }
     struct plec_stream_layer *layer = &streamer->layers[dispatch->layer];
     const struct plec_key *key = &streamer->keys.keys[need->key];
-    const uint8_t *slot = streamer->slots + ref.slot * streamer->frame_bytes;
+    const uint8_t *slot = plec_streamer_slot(streamer, ref.slot);
     for (uint64_t left = need->mask; left != 0; left &= left - 1) {
-        uint32_t e = key->first_entry + (uint32_t)__builtin_ctzll(left);
-        plec_extent_entry_at(&layer->table[e], &streamer->maps[dispatch->layer], e, slot);
+        uint32_t bit = (uint32_t)__builtin_ctzll(left), e = key->first_entry + bit;
+        if (layer->arrival.changes)
+            plec_arrived_entry(&layer->table[e], &layer->arrival,
+                               slot + plec_streamer_block_at(streamer, need->key, bit));
+        else
+            plec_extent_entry_at(&layer->table[e], &streamer->maps[dispatch->layer], e, slot);
         layer->order[dispatch->n_ordered++] = e;
     }
     dispatch->held[dispatch->n_held++] = ref;

@@ -1,5 +1,7 @@
 /* streamer.h: routed experts that do not fit the device: files -> pinned frames -> device slots ->
- * the entry table of a launch.
+ * the entry table of a launch. Where launches read another form than the file's
+ * (plec_device_arrival), slots hold that: copies go from a frame to a landing (landing.h), and
+ * experts arrive from there in their slot.
  *
  * Owns: the reads (io.h), the frames (pinned.h), the device slots, the copy streams, the tables
  * that decide (residency.h, prefetch.h, predict.h) under one lock, and one thread that starts what
@@ -99,8 +101,9 @@ struct plec_stream_clock {
 /* --- options --------------------------------------------------------------------------------- */
 
 struct plec_stream_options {
-    uint64_t device_budget; /* bytes of device memory for routed experts; 0: they are not streamed,
-                               but used where their files are mapped */
+    uint64_t device_budget; /* bytes of device memory for routed experts, in slots and on their way
+                               (landing.h); 0: they are not streamed, but used where their files are
+                               mapped */
     uint64_t pinned_budget; /* bytes of host memory for frames; 0: as much as device_budget */
     uint32_t extent_width;  /* entries of an extent, 1 to 64; 0: 16. Halved until one fits both
                                budgets, which is said */
@@ -124,6 +127,7 @@ struct plec_stream_options {
                                                                  called for the bytes of each read
                                                                  when they are in a frame */
     void *spoil_user;
+    uint64_t chunk_bytes;                     /* of one copy; 0: PLEC_COPY_CHUNK_BYTES */
     const struct plec_simulation *simulation; /* of the CPU device; copied by open */
     uint64_t disk_bytes_per_s;                /* reads end no faster than this; 0: as they do */
     struct plec_stream_clock *clock;          /* virtual time; NULL: CLOCK_MONOTONIC */
@@ -147,7 +151,7 @@ struct plec_streamer_args {
 
 /* PLEC_BAD_INPUT "BudgetTooSmall" (names the bytes of the smallest extent), "ExtentTooWide";
  * PLEC_UNSUPPORTED "NotInAFile"; PLEC_NO_MEMORY "PinnedMemory", "DeviceMemory"; PLEC_MISSING
- * "CannotOpen". */
+ * "CannotOpen"; statuses of plec_device_arrival. */
 PLEC_MUST_USE enum plec_status plec_streamer_open(struct plec_streamer **out,
                                                   const struct plec_streamer_args *args,
                                                   struct plec_error *err);
@@ -220,7 +224,9 @@ PLEC_MUST_USE enum plec_status plec_streamer_set_profile(struct plec_streamer *s
 struct plec_stream_stats {
     /* what there is */
     uint32_t extent_width, n_keys, n_experts; /* of all layers */
-    uint64_t frame_bytes, weight_bytes;       /* of a frame; of all experts */
+    uint64_t frame_bytes, weight_bytes;       /* of a frame; of all experts, as in files */
+    uint64_t slot_bytes;    /* of a device slot: a frame's, or of an extent as it has arrived */
+    uint64_t landing_bytes; /* device memory beside the slots, for what is arriving; 0: none */
     uint32_t n_slots, n_slot_staging, n_frames, n_frame_staging;
     struct plec_pinned_info pinned;
     /* what happened. Experts are counted where their entry is written to the table of a launch */

@@ -142,33 +142,6 @@ static enum plec_status note_arrival(void *user, struct plec_error *err) {
     return PLEC_OK;
 }
 
-/* The bytes [at, end) of the pieces laid end to end; the last chunk takes all that is left. */
-static enum plec_status enqueue_pieces(struct plec_streamer *streamer, struct plec_copy_job *copy,
-                                       struct plec_error *err) {
-    const struct plec_job *job = &copy->job;
-    const struct plec_key *key = &streamer->keys.keys[job->key];
-    const uint8_t *frame = frame_of(streamer, job->frame);
-    uint8_t *slot = streamer->slots + job->slot * streamer->frame_bytes;
-    bool last = job->at + job->n_bytes == plec_key_bytes(key, job->mask);
-    uint64_t begin = 0, first = job->at, end = last ? UINT64_MAX : job->at + job->n_bytes;
-    uint32_t n = plec_span_pieces(streamer->pieces, &streamer->spans, job->key, job->mask);
-    enum plec_status status = PLEC_OK;
-    copy->n_bytes = 0;
-    for (uint32_t i = 0; status == PLEC_OK && i < n; i++) {
-        const struct plec_piece *piece = &streamer->pieces[i];
-        uint64_t from = first > begin ? first - begin : 0, to = end - begin;
-        begin += piece->length;
-        if (to > piece->length) to = piece->length;
-        if (from >= to) continue;
-        uint64_t at = piece->frame_at + from;
-        copy->n_bytes += to - from;
-        status =
-            plec_copy(slot + at, frame + at, to - from, streamer->copy_streams[copy->stream], err);
-        if (end <= begin) break;
-    }
-    return status;
-}
-
 static void end_copy(struct plec_streamer *streamer, struct plec_copy_job *copy, uint64_t now,
                      const struct plec_error *err) {
     uint64_t n_bytes = err == NULL ? copy->n_bytes : 0;
@@ -187,6 +160,16 @@ static void name_copy_error(const struct plec_streamer *streamer, const struct p
                        key->first_entry + key->n_entries - 1);
 }
 
+/* Ends a copy whose pieces all ran. */
+static void end_good_copy(struct plec_streamer *streamer, struct plec_copy_job *copy,
+                          uint64_t now) {
+    struct plec_error err;
+    enum plec_status status = plec_streamer_seal_arrived(streamer, copy, &err);
+    err.code = status;
+    if (status != PLEC_OK) name_copy_error(streamer, copy, &err);
+    end_copy(streamer, copy, now, status != PLEC_OK ? &err : NULL);
+}
+
 /* Enqueues a copy's pieces, the note of their arrival and the event behind both. False: it ended,
  * by failing. */
 static bool enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *copy) {
@@ -194,7 +177,7 @@ static bool enqueue_copy(struct plec_streamer *streamer, struct plec_copy_job *c
     struct plec_stream *stream = streamer->copy_streams[copy->stream];
     copy->order = atomic_fetch_add(&streamer->n_copies[copy->stream], 1);
     atomic_store(&copy->arrived, false);
-    enum plec_status status = enqueue_pieces(streamer, copy, &err);
+    enum plec_status status = plec_streamer_enqueue_bytes(streamer, copy, &err);
     if (status == PLEC_OK) status = plec_stream_call(stream, note_arrival, copy, &err);
     if (status == PLEC_OK) status = plec_event_record(copy->event, stream, &err);
     if (status == PLEC_OK) return true;
@@ -210,7 +193,7 @@ static bool start_copy(struct plec_streamer *streamer, const struct plec_job *jo
     uint32_t i = take_job(&streamer->copying, &streamer->copying_since, now);
     struct plec_copy_job *copy = &streamer->copies[i];
     copy->job = *job;
-    copy->stream = job->urgency == PLEC_DEMAND ? PLEC_DEMAND_STREAM : PLEC_OTHER_STREAM;
+    plec_streamer_aim(streamer, copy);
     copy->due_ns = plec_streamer_job_due(streamer, job);
     plec_streamer_tell_job(streamer, PLEC_STREAM_COPY_BEGIN, job, job->n_bytes, PLEC_OK);
     plec_streamer_seal_slot(streamer, job);
@@ -243,7 +226,7 @@ static void recover_stream(struct plec_streamer *streamer, struct plec_copy_job 
     for (struct plec_copy_job *copy = oldest_copy(streamer, stream);
          copy != NULL && copy->order < last; copy = oldest_copy(streamer, stream))
         if (atomic_load(&copy->arrived))
-            end_copy(streamer, copy, plec_streamer_now(streamer), NULL);
+            end_good_copy(streamer, copy, plec_streamer_now(streamer));
         else
             (void)enqueue_copy(streamer, copy);
 }
@@ -261,7 +244,7 @@ static bool tend_copies(struct plec_streamer *streamer, uint64_t now) {
         struct plec_copy_job *copy = oldest_copy(streamer, stream);
         while (copy != NULL && is_due(streamer, copy->due_ns, now) && is_over(copy)) {
             if (atomic_load(&copy->arrived))
-                end_copy(streamer, copy, now, NULL);
+                end_good_copy(streamer, copy, now);
             else
                 recover_stream(streamer, copy);
             ended = true;
@@ -277,9 +260,8 @@ static bool tend_copies(struct plec_streamer *streamer, uint64_t now) {
 enum { POISON = 0xff };
 
 void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot) {
-    uint8_t *at = streamer->slots + slot * streamer->frame_bytes;
-    enum plec_status status =
-        plec_fill(at, POISON, streamer->frame_bytes, streamer->fill_stream, NULL);
+    enum plec_status status = plec_fill(plec_streamer_slot(streamer, slot), POISON,
+                                        streamer->slot_bytes, streamer->fill_stream, NULL);
     if (status == PLEC_OK) status = plec_stream_sync(streamer->fill_stream, NULL);
     if (status != PLEC_OK)
         plec_log_write(&streamer->log, PLEC_LOG_EXPERT, "slot %u was not poisoned", slot);
@@ -303,7 +285,7 @@ static bool start_reads(struct plec_streamer *streamer, uint64_t now) {
 }
 
 static bool start_copies(struct plec_streamer *streamer, uint64_t now, bool *failed) {
-    const uint32_t all = UINT32_MAX >> (32 - PLEC_MAX_COPIES);
+    const uint32_t all = UINT32_MAX >> (32 - streamer->max_copies);
     bool started = false;
     struct plec_job job;
     *failed = false;

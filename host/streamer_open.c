@@ -15,13 +15,30 @@ static void close_maps(struct plec_streamer *streamer) {
         plec_extent_map_close(&streamer->maps[i]);
 }
 
-/* Maps of every layer in extents of `width`; the largest frame in *frame_bytes. */
-static enum plec_status map_layers(struct plec_streamer *streamer, uint64_t *frame_bytes,
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+/* In which form each layer's experts will be on the device. */
+static enum plec_status open_arrivals(struct plec_streamer *streamer,
+                                      const struct plec_streamer_args *args,
+                                      struct plec_error *err) {
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; status == PLEC_OK && i < args->n_layers; i++) {
+        status = plec_device_arrival(&streamer->layers[i].arrival, args->device,
+                                     args->layers[i].bank, err);
+        if (status != PLEC_OK) plec_error_context(err, "layer %u", args->layers[i].number);
+    }
+    return status;
+}
+
+/* Maps of every layer in extents of `width`, and the sizes of the largest. */
+static enum plec_status map_layers(struct plec_streamer *streamer,
                                    const struct plec_streamer_args *args, uint32_t width,
                                    struct plec_error *err) {
     struct plec_locator locator;
     plec_container_locator(&locator, args->container);
-    *frame_bytes = 0;
+    streamer->frame_bytes = streamer->slot_bytes = streamer->landing_bytes = 0;
     for (uint32_t i = 0; i < args->n_layers; i++) {
         enum plec_status status =
             plec_extent_map_open(&streamer->maps[i], args->layers[i].bank, width, &locator, err);
@@ -30,14 +47,31 @@ static enum plec_status map_layers(struct plec_streamer *streamer, uint64_t *fra
             close_maps(streamer);
             return status;
         }
-        if (streamer->maps[i].frame_bytes > *frame_bytes)
-            *frame_bytes = streamer->maps[i].frame_bytes;
+        struct plec_device_extents extents = plec_device_extents_of(
+            &streamer->layers[i].arrival, &streamer->maps[i], streamer->options.chunk_bytes);
+        streamer->frame_bytes = larger(streamer->frame_bytes, streamer->maps[i].frame_bytes);
+        streamer->slot_bytes = larger(streamer->slot_bytes, extents.slot_bytes);
+        streamer->landing_bytes = larger(streamer->landing_bytes, extents.landing_bytes);
     }
     return PLEC_OK;
 }
 
 static uint64_t pinned_budget(const struct plec_stream_options *options) {
     return options->pinned_budget != 0 ? options->pinned_budget : options->device_budget;
+}
+
+/* How many slots the device's budget holds beside the landings, at most n. */
+static uint32_t fit_slots(const struct plec_streamer *streamer, uint32_t n) {
+    return plec_budget_slots(streamer->options.device_budget, streamer->slot_bytes,
+                             PLEC_N_LANDINGS * streamer->landing_bytes, n);
+}
+
+static enum plec_status too_small(const struct plec_streamer *streamer, struct plec_error *err) {
+    const struct plec_stream_options *options = &streamer->options;
+    const struct plec_budget one = {.frame_bytes = streamer->frame_bytes,
+                                    .slot_bytes = streamer->slot_bytes,
+                                    .landing_bytes = PLEC_N_LANDINGS * streamer->landing_bytes};
+    return plec_budget_too_small(&one, options->device_budget, pinned_budget(options), err);
 }
 
 /* The widest extents, from the width asked for down by halves, of which each budget holds one. */
@@ -49,21 +83,11 @@ static enum plec_status choose_width(struct plec_streamer *streamer,
     if (asked > PLEC_EXTENT_MAX)
         return plec_fail(err, PLEC_BAD_INPUT, "ExtentTooWide", "extents of %u, the most is %u",
                          asked, PLEC_EXTENT_MAX);
-    uint64_t budget = pinned_budget(options);
-    if (options->device_budget < budget) budget = options->device_budget;
     for (streamer->width = asked;; streamer->width /= 2) {
-        uint64_t frame_bytes;
-        enum plec_status status = map_layers(streamer, &frame_bytes, args, streamer->width, err);
+        enum plec_status status = map_layers(streamer, args, streamer->width, err);
         if (status != PLEC_OK) return status;
-        streamer->frame_bytes = frame_bytes;
-        if (frame_bytes <= budget) break;
-        if (streamer->width == 1)
-            return plec_fail(err, PLEC_BAD_INPUT, "BudgetTooSmall",
-                             "one expert takes %llu bytes; the device budget is %llu, the pinned "
-                             "budget %llu",
-                             (unsigned long long)frame_bytes,
-                             (unsigned long long)options->device_budget,
-                             (unsigned long long)pinned_budget(options));
+        if (streamer->frame_bytes <= pinned_budget(options) && fit_slots(streamer, 1) > 0) break;
+        if (streamer->width == 1) return too_small(streamer, err);
         close_maps(streamer);
     }
     if (streamer->width != asked)
@@ -130,6 +154,7 @@ static enum plec_status open_layer(struct plec_stream_layer *layer, struct plec_
     layer->order = plec_arena_alloc(arena, n, sizeof *layer->order, err);
     layer->bank = *from->bank;
     layer->bank.entries = layer->table;
+    layer->bank.arrived = true; /* where the form is the file's, too */
     return layer->table != NULL && layer->order != NULL ? PLEC_OK : PLEC_NO_MEMORY;
 }
 
@@ -185,15 +210,12 @@ static uint32_t choose_staging(const struct plec_streamer *streamer, uint32_t n_
     return streamer->options.bypass ? n_all : plec_budget_staging(n_all, streamer->max_keys);
 }
 
-static uint32_t fit_budget(const struct plec_streamer *streamer, uint64_t budget) {
-    return plec_budget_fit(budget, streamer->frame_bytes, streamer->keys.n_keys);
-}
-
 static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_error *err) {
     const struct plec_stream_options *options = &streamer->options;
     struct plec_pinned_options pinned = {
         .frame_bytes = streamer->frame_bytes,
-        .n_frames = fit_budget(streamer, pinned_budget(options)),
+        .n_frames =
+            plec_budget_fit(pinned_budget(options), streamer->frame_bytes, streamer->keys.n_keys),
         .slab_bytes = options->pin_slab_bytes,
         .mode = options->pin,
         .method = options->pin_method,
@@ -221,22 +243,28 @@ static enum plec_status open_frames(struct plec_streamer *streamer, struct plec_
 static enum plec_status touch_slots(struct plec_streamer *streamer, struct plec_error *err) {
     struct plec_stream *stream = streamer->copy_streams[PLEC_DEMAND_STREAM];
     enum plec_status status =
-        plec_fill(streamer->slots, 0, streamer->n_slots * streamer->frame_bytes, stream, err);
+        plec_fill(streamer->slots, 0, streamer->n_slots * streamer->slot_bytes, stream, err);
     return status == PLEC_OK ? plec_stream_sync(stream, err) : status;
 }
 
 static enum plec_status open_slots(struct plec_streamer *streamer, struct plec_error *err) {
-    streamer->n_slots = fit_budget(streamer, streamer->options.device_budget);
+    streamer->n_slots = fit_slots(streamer, streamer->keys.n_keys);
     streamer->n_slot_staging = choose_staging(streamer, streamer->n_slots);
     void *memory = NULL;
     struct plec_error reason;
-    enum plec_status status = plec_device_alloc(&memory, streamer->device,
-                                                streamer->n_slots * streamer->frame_bytes, &reason);
+    uint64_t slots = streamer->n_slots * streamer->slot_bytes;
+    enum plec_status status = plec_device_alloc(
+        &memory, streamer->device, slots + PLEC_N_LANDINGS * streamer->landing_bytes, &reason);
     if (status != PLEC_OK)
         return plec_fail(err, status, "DeviceMemory", "%u slots of %llu bytes for experts: %s",
-                         streamer->n_slots, (unsigned long long)streamer->frame_bytes,
+                         streamer->n_slots, (unsigned long long)streamer->slot_bytes,
                          reason.message);
     streamer->slots = memory;
+    for (uint32_t i = 0; i < PLEC_N_LANDINGS; i++)
+        streamer->landings[i].memory = streamer->slots + slots + i * streamer->landing_bytes;
+    /* What landed is looked at before the next lands. */
+    bool one_by_one = streamer->options.poison && streamer->landing_bytes > 0;
+    streamer->max_copies = one_by_one ? 1 : PLEC_MAX_COPIES;
     return touch_slots(streamer, err);
 }
 
@@ -257,7 +285,8 @@ static enum plec_status open_streams(struct plec_streamer *streamer, struct plec
     if (status == PLEC_OK && streamer->options.poison)
         status = open_stream(&streamer->fill_stream, "plec-poison", streamer, err);
     if (status != PLEC_OK || !streamer->options.poison) return status;
-    streamer->looked_at = plec_arena_alloc(&streamer->arena, streamer->frame_bytes, 1, err);
+    uint64_t n_bytes = larger(streamer->frame_bytes, streamer->slot_bytes);
+    streamer->looked_at = plec_arena_alloc(&streamer->arena, n_bytes, 1, err);
     if (streamer->looked_at == NULL) return PLEC_NO_MEMORY;
     return status;
 }
@@ -333,6 +362,7 @@ static enum plec_status open_scheduler(struct plec_streamer *streamer, struct pl
                                                    .copies = {4, 2, 1, 1},
                                                    .only_asked = streamer->options.speculation ==
                                                                  PLEC_SPECULATE_OFF,
+                                                   .chunk_bytes = streamer->options.chunk_bytes,
                                                    .watchdog_ns = streamer->options.watchdog_ns};
     const struct plec_predict_options predict = {.keys = &streamer->keys,
                                                  .tier = streamer->resident,
@@ -382,14 +412,16 @@ static enum plec_status alloc_scratch(struct plec_streamer *streamer, struct ple
     uint32_t n_requests = plec_predict_max_requests(streamer->predict);
     streamer->pieces =
         plec_arena_alloc(arena, streamer->spans.max_spans, sizeof *streamer->pieces, err);
+    streamer->landed_at =
+        plec_arena_alloc(arena, streamer->spans.max_spans, sizeof *streamer->landed_at, err);
     streamer->requests = plec_arena_alloc(arena, n_requests, sizeof *streamer->requests, err);
     streamer->masks = plec_arena_alloc(arena, streamer->max_keys, sizeof *streamer->masks, err);
     streamer->active_ids =
         plec_arena_alloc(arena, streamer->max_entries, sizeof *streamer->active_ids, err);
     streamer->all_ids =
         plec_arena_alloc(arena, streamer->max_entries, sizeof *streamer->all_ids, err);
-    if (streamer->pieces == NULL || streamer->requests == NULL || streamer->masks == NULL ||
-        streamer->active_ids == NULL || streamer->all_ids == NULL)
+    if (streamer->pieces == NULL || streamer->landed_at == NULL || streamer->requests == NULL ||
+        streamer->masks == NULL || streamer->active_ids == NULL || streamer->all_ids == NULL)
         return PLEC_NO_MEMORY;
     for (uint32_t i = 0; i < streamer->max_entries; i++)
         streamer->all_ids[i] = (int32_t)i;
@@ -420,7 +452,8 @@ static enum plec_status open_all(struct plec_streamer *streamer,
         plec_arena_alloc(&streamer->arena, args->n_layers, sizeof *streamer->maps, err);
     if (streamer->layers == NULL || streamer->maps == NULL) return PLEC_NO_MEMORY;
     streamer->n_layers = args->n_layers;
-    enum plec_status status = choose_width(streamer, args, err);
+    enum plec_status status = open_arrivals(streamer, args, err);
+    if (status == PLEC_OK) status = choose_width(streamer, args, err);
     if (status == PLEC_OK) status = open_tables(streamer, args, err);
     if (status == PLEC_OK) status = open_files(streamer, args, err);
     if (status == PLEC_OK) status = open_memory(streamer, err);
@@ -444,6 +477,7 @@ enum plec_status plec_streamer_open(struct plec_streamer **out,
     if (streamer == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a streamer");
     open_locks(streamer);
     streamer->options = *args->options;
+    if (streamer->options.chunk_bytes == 0) streamer->options.chunk_bytes = PLEC_COPY_CHUNK_BYTES;
     streamer->log = args->log;
     streamer->device = args->device;
     streamer->last_layer = UINT32_MAX;
@@ -452,11 +486,13 @@ enum plec_status plec_streamer_open(struct plec_streamer **out,
         plec_streamer_close(streamer);
         return status;
     }
-    plec_log_write(&streamer->log, PLEC_LOG_RUN,
-                   "streaming %u experts in extents of %u: %u device slots and %u frames of %llu "
-                   "bytes",
-                   streamer->keys.n_experts, streamer->width, streamer->n_slots, streamer->n_frames,
-                   (unsigned long long)streamer->frame_bytes);
+    plec_log_write(
+        &streamer->log, PLEC_LOG_RUN,
+        "streaming %u experts in extents of %u: %u device slots of %llu and %u frames of "
+        "%llu bytes",
+        streamer->keys.n_experts, streamer->width, streamer->n_slots,
+        (unsigned long long)streamer->slot_bytes, streamer->n_frames,
+        (unsigned long long)streamer->frame_bytes);
     *out = streamer;
     return PLEC_OK;
 }

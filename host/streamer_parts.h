@@ -2,6 +2,7 @@
  *
  *   streamer_open.c   how wide, how many; opens and closes everything
  *   streamer_jobs.c   the engine: reads and copies begin and end
+ *   streamer_copy.c   the bytes of a copy: into a slot, or by a landing
  *   streamer_time.c   the clock, the thread that takes what has ended, virtual time
  *   streamer.c        dispatches: begin, next, used, end
  *   streamer_ahead.c  what will be used next
@@ -23,6 +24,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "host/landing.h"
 #include "host/span.h"
 #include "host/streamer.h"
 
@@ -30,13 +32,14 @@ enum { PLEC_MAX_READS = 32, PLEC_MAX_COPIES = 8, PLEC_REAP = 16 };
 /* Nobody need look while so many copies are queued: what has been read could only queue behind
  * them, and what has been copied is handed out with the next. */
 enum { PLEC_COPIES_AHEAD = 2 };
-enum { PLEC_DEMAND_STREAM, PLEC_OTHER_STREAM, PLEC_N_COPY_STREAMS };
+enum { PLEC_DEMAND_STREAM, PLEC_OTHER_STREAM, PLEC_N_COPY_STREAMS = PLEC_N_LANDINGS };
 
 struct plec_streamer;
 
 struct plec_stream_layer {
     uint32_t number;
-    struct plec_bank bank;    /* entries: the table */
+    struct plec_bank bank; /* entries: the table */
+    struct plec_arrival arrival;
     struct plec_entry *table; /* [n_entries] of experts handed out */
     uint32_t *order;          /* [n_entries] experts in the order they were handed out */
     uint32_t after;           /* the layer that ran after it; UINT32_MAX: not known */
@@ -58,8 +61,17 @@ struct plec_copy_job {
     _Atomic bool arrived;     /* its pieces ran; not set when they were skipped */
     uint32_t stream;
     uint64_t order; /* of its stream's copies */
+    uint64_t
+        from; /* of its experts' bytes: the job's, or 0 where the landing lost the first ones */
     uint64_t n_bytes;
     uint64_t due_ns; /* ends no sooner */
+};
+
+/* Where the moves of one copy stream land, one after the other. */
+struct plec_landing {
+    uint8_t *memory; /* [landing_bytes] device */
+    uint32_t slot;
+    uint64_t mask; /* with the slot: of the move whose bytes so far are there; 0: nobody's */
 };
 
 /* What a dispatch needs of one key, and where that was when it asked. */
@@ -124,12 +136,15 @@ struct plec_streamer {
     uint32_t *io_files; /* [n_files of the container]; UINT32_MAX: none of its bytes stream */
     struct plec_pinned *pinned;
     struct plec_pinned_info pinned_info;
-    uint8_t *slots; /* [n_slots, frame_bytes] device */
-    uint64_t frame_bytes;
+    uint8_t *slots; /* [n_slots, slot_bytes] device */
+    uint64_t frame_bytes, slot_bytes;
+    uint64_t landing_bytes; /* of each; 0: no layer arrives in another form */
+    uint32_t max_copies;    /* at once */
     uint32_t n_slots, n_slot_staging, n_frames, n_frame_staging;
     struct plec_stream *copy_streams[PLEC_N_COPY_STREAMS];
     struct plec_stream *fill_stream; /* poison and inspection; NULL without */
-    uint8_t *looked_at;              /* [frame_bytes] of a slot, likewise */
+    uint8_t *looked_at;              /* of a slot or a landing, likewise; as large as a frame and
+                                        a slot */
     int32_t *all_ids;                /* [max_entries] 0, 1, ... */
 
     pthread_mutex_t lock;                   /* over all below but the wake lock's */
@@ -138,8 +153,12 @@ struct plec_streamer {
     struct plec_predict *predict;
     struct plec_request *requests;  /* [plec_predict_max_requests] */
     struct plec_piece *pieces;      /* [max_spans] scratch */
+    uint64_t *landed_at;            /* [max_spans] scratch: of each piece in a landing */
     struct plec_io_read *to_submit; /* [PLEC_MAX_READS * max_spans] of the reads of a round */
     uint32_t n_to_submit;
+    struct plec_landing landings[PLEC_N_LANDINGS];
+    struct plec_entry landed[PLEC_EXTENT_MAX]; /* scratch: of the experts that arrive */
+    uint8_t *blocks[PLEC_EXTENT_MAX];          /* likewise */
     struct plec_read_job reads[PLEC_MAX_READS];
     struct plec_copy_job copies[PLEC_MAX_COPIES];
     uint32_t reading, copying; /* bit i: reads[i], copies[i] is under way */
@@ -189,6 +208,31 @@ bool plec_streamer_release_uses(struct plec_streamer *streamer, uint64_t now);
 void plec_streamer_poison_slot(struct plec_streamer *streamer, uint32_t slot);
 void plec_streamer_poison_frame(struct plec_streamer *streamer, uint32_t frame);
 
+/* --- the bytes of a copy (streamer_copy.c); the lock is held ---------------------------------- */
+
+static inline const struct plec_arrival *plec_streamer_arrival(const struct plec_streamer *streamer,
+                                                               uint32_t key) {
+    return &streamer->layers[streamer->keys.keys[key].layer].arrival;
+}
+/* Where an expert of a key that has arrived stands in a slot. */
+static inline uint64_t plec_streamer_block_at(const struct plec_streamer *streamer, uint32_t key,
+                                              uint32_t bit) {
+    return bit * plec_streamer_arrival(streamer, key)->n_bytes;
+}
+static inline uint8_t *plec_streamer_slot(const struct plec_streamer *streamer, uint32_t slot) {
+    return streamer->slots + slot * streamer->slot_bytes;
+}
+/* Chooses the stream of a copy that starts, and which bytes it moves. */
+void plec_streamer_aim(struct plec_streamer *streamer, struct plec_copy_job *copy);
+/* Whether it brings the last bytes of its experts. */
+bool plec_streamer_is_last(const struct plec_streamer *streamer, const struct plec_copy_job *copy);
+/* Enqueues them, and behind the last ones the arrival; counts them in copy->n_bytes. */
+PLEC_MUST_USE enum plec_status plec_streamer_enqueue_bytes(struct plec_streamer *streamer,
+                                                           struct plec_copy_job *copy,
+                                                           struct plec_error *err);
+/* The pieces of some experts of a key, and where they land; returns how many. */
+uint32_t plec_streamer_land(struct plec_streamer *streamer, uint32_t key, uint64_t mask);
+
 /* --- what will be used next (streamer_ahead.c); the lock is held ----------------------------- */
 
 /* What the layer after the dispatch's will use, by every policy that needs no more than the past.
@@ -201,6 +245,11 @@ void plec_streamer_look_ahead(struct plec_streamer *streamer, uint64_t now);
 void plec_streamer_seal_frame(struct plec_streamer *streamer, const struct plec_job *read);
 /* A copy begins: its experts in the slot will be what was read into the frame. */
 void plec_streamer_seal_slot(struct plec_streamer *streamer, const struct plec_job *copy);
+/* The same for experts that have arrived in another form, when the copy has ended: if what landed
+ * is what was read, what the slot holds now is theirs. Statuses of the device: nobody knows. */
+PLEC_MUST_USE enum plec_status plec_streamer_seal_arrived(struct plec_streamer *streamer,
+                                                          const struct plec_copy_job *copy,
+                                                          struct plec_error *err);
 /* PLEC_OK: experts of a slot are what was read. PLEC_MALFORMED: they are not, the slot is out of
  * service, and a frame of its key likewise; the caller still has its reference. Statuses of the
  * device: nobody knows. */

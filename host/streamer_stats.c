@@ -95,6 +95,8 @@ static void describe(struct plec_stream_stats *out, const struct plec_streamer *
     out->n_keys = keys->n_keys;
     out->n_experts = keys->n_experts;
     out->frame_bytes = streamer->frame_bytes;
+    out->slot_bytes = streamer->slot_bytes;
+    out->landing_bytes = PLEC_N_LANDINGS * streamer->landing_bytes;
     for (uint32_t k = 0; k < keys->n_keys; k++)
         out->weight_bytes += keys->keys[k].extent_bytes;
     out->n_slots = streamer->n_slots;

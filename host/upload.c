@@ -8,26 +8,38 @@ enum { ALIGNMENT = 256 };
 
 /* Goes over everything there is to copy, twice: first to count, then to copy. */
 struct walk {
-    uint8_t *memory; /* device; NULL: only count */
-    uint64_t n_bytes;
+    struct plec_device *device;
+    uint8_t *memory;  /* device; NULL: only count */
+    uint8_t *landing; /* device: the file's bytes of an entry that arrives in another form */
+    uint64_t n_bytes, landing_bytes;
     struct plec_stream *stream;
     enum plec_status status;
     struct plec_error *err;
 };
 
-/* Places n_bytes at *from, and *from there when copying. */
-static void put(struct walk *walk, const uint8_t **from, uint64_t n_bytes) {
-    uint64_t at = walk->n_bytes, end;
-    if (walk->status != PLEC_OK || *from == NULL || n_bytes == 0) return;
-    if (!plec_add_u64(&end, at, n_bytes) || !plec_round_up_u64(&end, end, ALIGNMENT)) {
+/* Room for n_bytes behind *end; where it starts. */
+static uint64_t take(struct walk *walk, uint64_t *end, uint64_t n_bytes) {
+    uint64_t at = *end, next;
+    if (plec_add_u64(&next, at, n_bytes) && plec_round_up_u64(&next, next, ALIGNMENT))
+        *end = next;
+    else if (walk->status == PLEC_OK)
         walk->status = plec_fail(walk->err, PLEC_NO_MEMORY, "OutOfMemory",
                                  "the layer's weights overflow 64 bits");
-        return;
-    }
-    walk->n_bytes = end;
-    if (walk->memory == NULL) return;
-    walk->status = plec_copy(walk->memory + at, *from, n_bytes, walk->stream, walk->err);
-    *from = walk->memory + at;
+    return at;
+}
+
+/* Copies n_bytes from *from to `to`, and points *from there. */
+static void copy_to(struct walk *walk, uint8_t *to, const uint8_t **from, uint64_t n_bytes) {
+    if (walk->status != PLEC_OK) return;
+    walk->status = plec_copy(to, *from, n_bytes, walk->stream, walk->err);
+    *from = to;
+}
+
+/* Places n_bytes at *from, and *from there when copying. */
+static void put(struct walk *walk, const uint8_t **from, uint64_t n_bytes) {
+    if (walk->status != PLEC_OK || *from == NULL || n_bytes == 0) return;
+    uint64_t at = take(walk, &walk->n_bytes, n_bytes);
+    if (walk->memory != NULL) copy_to(walk, walk->memory + at, from, n_bytes);
 }
 
 static void put_matrix(struct walk *walk, struct plec_matrix *matrix) {
@@ -58,14 +70,56 @@ static void put_entry(struct walk *walk, struct plec_entry *entry, const struct 
     }
 }
 
+/* Lands n_bytes at *from at the end of the landing, and *from there when copying. */
+static void land(struct walk *walk, uint64_t *end, const uint8_t **from, uint64_t n_bytes) {
+    if (walk->status != PLEC_OK || *from == NULL || n_bytes == 0) return;
+    uint64_t at = take(walk, end, n_bytes);
+    if (walk->memory != NULL) copy_to(walk, walk->landing + at, from, n_bytes);
+}
+
+/* The file's bytes of an entry into the landing, behind the arrival of the one before. */
+static void land_entry(struct walk *walk, struct plec_entry *entry, const struct plec_bank *bank) {
+    uint64_t end = 0;
+    for (int id = 0; id < PLEC_N_OPERANDS && walk->status == PLEC_OK; id++) {
+        const struct plec_operand *operand = &bank->operands[id];
+        uint64_t values, scales;
+        if (operand->rows == 0) continue;
+        walk->status = plec_format_size(&values, &scales, operand->format, operand->rows,
+                                        operand->cols, walk->err);
+        land(walk, &end, &entry->values[id], values);
+        if (id < PLEC_N_MATRICES) land(walk, &end, &entry->scales[id], scales);
+    }
+    if (end > walk->landing_bytes) walk->landing_bytes = end;
+}
+
+/* An entry that arrives in a form of the device's own. */
+static void arrive(struct walk *walk, struct plec_entry *entry, const struct plec_bank *bank,
+                   const struct plec_arrival *arrival) {
+    land_entry(walk, entry, bank);
+    uint64_t at = take(walk, &walk->n_bytes, arrival->n_bytes);
+    if (walk->memory == NULL || walk->status != PLEC_OK) return;
+    uint8_t *block = walk->memory + at;
+    struct plec_arrive_args args = {bank, 1, entry, &block};
+    walk->status = plec_launch_arrive(walk->stream, &args, walk->err);
+    plec_arrived_entry(entry, arrival, block);
+}
+
 /* entries [n_entries]: copies of the bank's; the bank gets them when copying. */
 static void put_bank(struct walk *walk, struct plec_bank *bank, struct plec_entry *entries) {
-    for (uint32_t e = 0; e < bank->n_entries; e++) {
+    struct plec_arrival arrival;
+    if (bank->n_entries == 0 || walk->status != PLEC_OK) return;
+    walk->status = plec_device_arrival(&arrival, walk->device, bank, walk->err);
+    for (uint32_t e = 0; e < bank->n_entries && walk->status == PLEC_OK; e++) {
         struct plec_entry entry = bank->entries[e];
-        put_entry(walk, &entry, bank);
+        if (arrival.changes)
+            arrive(walk, &entry, bank, &arrival);
+        else
+            put_entry(walk, &entry, bank);
         if (walk->memory != NULL) entries[e] = entry;
     }
-    if (walk->memory != NULL && bank->n_entries > 0) bank->entries = entries;
+    if (walk->memory == NULL) return;
+    bank->entries = entries;
+    bank->arrived = true;
 }
 
 /* The entries of each bank, in one array. */
@@ -94,8 +148,10 @@ static void put_layer(struct walk *walk, struct plec_layer *layer, const struct 
 }
 
 static enum plec_status copy_layer(struct plec_upload *out, struct plec_layer *layer,
-                                   const struct banks *banks, struct plec_error *err) {
-    struct walk copy = {.memory = out->memory, .err = err};
+                                   const struct banks *banks, uint8_t *landing,
+                                   struct plec_error *err) {
+    struct walk copy = {
+        .device = out->device, .memory = out->memory, .landing = landing, .err = err};
     enum plec_status status = plec_stream_open(&copy.stream, out->device, err);
     if (status != PLEC_OK) return status;
     plec_stream_set_name(copy.stream, "plec-upload");
@@ -114,11 +170,16 @@ static enum plec_status upload(struct plec_upload *out, struct plec_layer *layer
     if (banks.routed == NULL) return PLEC_NO_MEMORY;
     banks.shared = banks.routed + layer->routed.n_entries;
     banks.dense = banks.shared + layer->shared.n_entries;
-    struct walk count = {.err = err};
+    struct walk count = {.device = out->device, .err = err};
     put_layer(&count, layer, &banks);
     if (count.status != PLEC_OK || count.n_bytes == 0) return count.status;
+    void *landing = NULL;
     enum plec_status status = plec_device_alloc(&out->memory, out->device, count.n_bytes, err);
-    return status == PLEC_OK ? copy_layer(out, layer, &banks, err) : status;
+    if (status == PLEC_OK && count.landing_bytes > 0)
+        status = plec_device_alloc(&landing, out->device, count.landing_bytes, err);
+    if (status == PLEC_OK) status = copy_layer(out, layer, &banks, landing, err);
+    plec_device_free(out->device, landing);
+    return status;
 }
 
 enum plec_status plec_upload_open(struct plec_upload *out, struct plec_layer *layer,

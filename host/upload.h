@@ -1,7 +1,9 @@
 /* upload.h: a layer's weights in device memory, for a device whose launches read nothing else.
  *
- * Owns: one block of device memory a layer, and the entries that point into it. Never: streams;
- * experts that come and go are the streamer's.
+ * Owns: one block of device memory a layer, and the entries that point into it. While it opens, as
+ * much again as one expert takes: its bytes land there, and arrive from there in the form
+ * that the device's launches read (plec_launch_arrive). Never: streams; experts that come and go
+ * are the streamer's.
  */
 #ifndef PLEC_HOST_UPLOAD_H
 #define PLEC_HOST_UPLOAD_H

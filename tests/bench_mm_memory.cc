@@ -1,8 +1,10 @@
 // bench_mm_memory [FORMAT...]: what mm_sync moves and issues at decode, counted by the emulation:
-// one expert, eight tokens, gate and up of 1024 x 256. A line a format; with --lines every source
-// line.
-#include "tests/emu/emulator.h"
+// one expert, eight tokens, gate and up of 1024 x 256. bits/wt: of the weights that mm_sync copies;
+// moved: of all that the launch reads and writes but tokens and their staging, in bits a weight. A
+// line a format; with --lines every source line.
+#include "device/cuda/table.h"
 #include "tests/support/mm_cases.h"
+#include "tests/support/moved.h"
 
 namespace {
 
@@ -10,6 +12,7 @@ using namespace plec_test;
 
 void run(uint16_t format) {
     CudaDevice cuda;
+    plec_cuda_limit_rung(cuda.device, PLEC_CUDA_MM_SYNC);
     BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, 128);
     spec.input_dim = 1024;
     spec.fusion = PLEC_FUSED_GATE_FIRST;
@@ -32,9 +35,12 @@ void print(uint16_t format) {
     struct plec_emu_line tokens = plec_emu_stats("mm_sync", "mm_tokens.cuh", PLEC_EMU_COPY_ASYNC);
     struct plec_emu_line loads = plec_emu_stats("mm_sync", NULL, PLEC_EMU_SHARED_LOAD);
     struct plec_emu_line mma = plec_emu_stats("mm_sync", NULL, PLEC_EMU_MMA);
-    printf("%-12s %8.3f %8.2f %10.3f %8.2f %10.3f %10llu %8.4f\n", plec_format_find(format)->name,
+    Moved all = moved();
+    printf("%-12s %8.3f %8.2f %8.3f %10.3f %8.2f %10.3f %10llu %8.4f\n",
+           plec_format_find(format)->name,
            8.0 * static_cast<double>(weights.n_bytes_used) / n_weights,
            share(weights.n_bytes_used, weights.n_bytes_fetched),
+           8.0 * static_cast<double>(all.loaded + all.stored) / n_weights,
            8.0 * static_cast<double>(tokens.n_bytes_fetched) / n_weights,
            share(tokens.n_bytes_used, tokens.n_bytes_fetched),
            static_cast<double>(loads.n_waves) / n_weights * 32,
@@ -58,8 +64,8 @@ int main(int argc, char **argv) {
     bool lines = argc > 1 && strcmp(argv[1], "--lines") == 0;
     printf("CUDA emulated on the CPU: counts, not times. Per weight and lane where a weight is "
            "named.\n");
-    printf("%-12s %8s %8s %10s %8s %10s %10s %8s\n", "format", "bits/wt", "used %", "tokens b/wt",
-           "used %", "waves/wt", "conflicts", "mma/wt");
+    printf("%-12s %8s %8s %8s %10s %8s %10s %10s %8s\n", "format", "bits/wt", "used %", "moved",
+           "tokens b/wt", "used %", "waves/wt", "conflicts", "mma/wt");
     for (uint16_t format : MM_FORMATS) {
         if (!wanted(argc, argv, plec_format_find(format)->name)) continue;
         run(format);

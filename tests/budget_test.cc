@@ -20,7 +20,7 @@ plec_budget_layer layer_of(uint32_t n_experts, uint32_t top_k, uint32_t width,
     layer.top_k = top_k;
     layer.n_extents = n_experts / width;
     layer.weight_bytes = n_experts * entry_bytes;
-    layer.frame_bytes = width * entry_bytes;
+    layer.frame_bytes = layer.slot_bytes = width * entry_bytes;
     layer.entry_reads = n_experts;
     layer.extent_reads = layer.n_extents;
     return layer;
@@ -250,8 +250,13 @@ TEST(Budget, HitsAreThoseOfTheCacheInAReplay) {
 /* --- against the streamer -------------------------------------------------------------------- */
 
 struct Described {
-    Described(const std::string &path, uint32_t width, uint64_t device, uint64_t host) {
+    Described(const std::string &path, uint32_t width, uint64_t device, uint64_t host,
+              const plec_simulation *simulation = nullptr) {
         plec_error err;
+        plec_device *on = nullptr;
+        plec_device_options options = {};
+        options.simulation = simulation;
+        EXPECT_EQ(plec_device_open(&on, PLEC_DEVICE_CPU, &options, &err), PLEC_OK);
         EXPECT_EQ(plec_container_open(&container, path.c_str(), nullptr, &err), PLEC_OK);
         plec_locator locator;
         plec_container_locator(&locator, container);
@@ -262,11 +267,11 @@ struct Described {
             EXPECT_EQ(plec_container_bind(&bound, container, info.layer, &err), PLEC_OK);
             layers.emplace_back();
             EXPECT_TRUE(plec_budget_streams(&bound));
-            EXPECT_EQ(
-                plec_budget_describe(&layers.back(), &bound, info.layer, width, &locator, &err),
-                PLEC_OK);
+            plec_budget_of of = {&bound, info.layer, width, &locator, on};
+            EXPECT_EQ(plec_budget_describe(&layers.back(), &of, &err), PLEC_OK);
             plec_bound_layer_close(&bound);
         }
+        plec_device_close(on);
         budget = budget_of(layers, width, device, host);
     }
     ~Described() { plec_container_close(container); }
@@ -277,22 +282,35 @@ struct Described {
     plec_budget budget;
 };
 
-TEST(Budget, CountsFramesAndSlotsAsTheStreamerMakesThem) {
+/* As they are in files, and on a device where they arrive in another form. */
+class BudgetOf : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, BudgetOf, testing::Bool(), [](const auto &test) {
+    return std::string(test.param ? "ADeviceWhereExpertsArrive" : "ADevice");
+});
+
+TEST_P(BudgetOf, CountsFramesAndSlotsAsTheStreamerMakesThem) {
     StreamModelSpec spec;
     spec.n_layers = 3;
     spec.segment_entries = 5;
     StreamModel model(spec);
+    plec_simulation simulation = {};
+    simulation.arrives = GetParam();
     for (uint32_t width : {1u, 2u, 4u, 16u})
         for (uint64_t budget : {100000u, 300000u, 10000000u}) {
             plec_stream_options stream = {};
             stream.device_budget = budget;
             stream.pinned_budget = budget + 70000;
             stream.extent_width = width;
+            stream.simulation = &simulation;
             StreamRunner runner(model.path(), stream, 1);
             ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
             plec_stream_stats stats = runner.stats();
-            Described made(model.path(), stats.extent_width, budget, budget + 70000);
+            Described made(model.path(), stats.extent_width, budget, budget + 70000, &simulation);
             EXPECT_EQ(made.budget.frame_bytes, stats.frame_bytes);
+            EXPECT_EQ(made.budget.slot_bytes, stats.slot_bytes);
+            EXPECT_EQ(made.budget.landing_bytes, stats.landing_bytes);
+            EXPECT_EQ(stats.landing_bytes != 0, GetParam());
+            EXPECT_LE(stats.n_slots * stats.slot_bytes + stats.landing_bytes, budget);
             EXPECT_EQ(made.budget.n_extents, stats.n_keys);
             EXPECT_EQ(made.budget.n_experts, stats.n_experts);
             EXPECT_EQ(made.budget.weight_bytes, stats.weight_bytes);

@@ -1,10 +1,10 @@
-// What mm_sync and mm_bulk move at decode: every byte of the weights once, in whole sectors,
-// without conflicts.
+// What launches of mm_sync and mm_bulk move at decode: every byte of the weights once, in whole
+// sectors, without conflicts; nothing else of them is read or written.
 #include "device/cuda/fragment/all.cuh"
 #include "device/cuda/planes.cuh"
 #include "device/cuda/table.h"
-#include "tests/emu/emulator.h"
 #include "tests/support/mm_cases.h"
+#include "tests/support/moved.h"
 
 namespace {
 
@@ -27,30 +27,31 @@ uint64_t group_bytes(uint16_t format, uint32_t rows, uint32_t cols) {
     return 0;
 }
 
-/* A gate and up of one expert on eight tokens. Down is f32, so that the workspace of the kernels
- * holds the planes of gate and up and nothing else. */
+/* A gate and up of one expert, as they arrived, on eight tokens. Down is f32 and has no planes:
+ * all that the other kernels read of weights is of gate and up. */
 class Decode {
   public:
     Decode(CudaDevice *cuda, int format, int32_t rung,
-           enum plec_fusion fusion = PLEC_FUSED_GATE_FIRST)
-        : format_(static_cast<uint16_t>(format)) {
+           enum plec_fusion fusion = PLEC_FUSED_GATE_FIRST, uint32_t n_channels = 64)
+        : format_(static_cast<uint16_t>(format)), rows_(2 * n_channels) {
         plec_cuda_limit_rung(cuda->device, rung);
-        BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, 64);
+        BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, n_channels);
         spec.input_dim = 1024;
         spec.fusion = fusion;
         spec.n_entries = 1;
         Bank bank(spec);
-        UploadedBank uploaded(cuda, bank.get());
+        PackedBank uploaded(cuda, bank.get());
         Step step = make_step(bank.get(), 8, 1, 7);
         CudaLaunch launch(cuda, uploaded.get(), step);
-        planes_of_ = planes_of(format_, 128, 1024);
-        planes_ = static_cast<uint8_t *>(launch.args.workspace) + planes_at(cuda, uploaded.get());
+        planes_ = uploaded.get()->entries[0].values[PLEC_GATE];
         plec_emu_stats_start();
         plec_emu_watch(planes_, weight_bytes());
         launch.run();
         plec_emu_stats_stop();
+        moved_ = moved();
     }
-    uint64_t weight_bytes() const { return group_bytes(format_, 128, 1024); }
+    uint64_t weight_bytes() const { return group_bytes(format_, rows_, 1024); }
+    Moved all() const { return moved_; }
     void expect_read_once() const {
         uint32_t fewest = 0, most = 0;
         ASSERT_TRUE(plec_emu_watched(planes_, &fewest, &most));
@@ -59,17 +60,10 @@ class Decode {
     }
 
   private:
-    /* The kernels' own space ends the workspace: slots, planes, tokens, sums, each up to 256 bytes.
-     */
-    uint64_t planes_at(CudaDevice *cuda, const struct plec_bank *bank) const {
-        uint64_t n_bytes = 0, planes = (planes_of_.n_bytes + 255) / 256 * 256;
-        EXPECT_TRUE(plec_experts_workspace(&n_bytes, cuda->device, bank, 8, 1));
-        return n_bytes - 8 * (1024 / 16) * 4 - 8 * 1024 * 2 - planes;
-    }
-
     uint16_t format_;
-    plec_planes planes_of_;
-    uint8_t *planes_;
+    uint32_t rows_;
+    const uint8_t *planes_;
+    Moved moved_;
 };
 
 class CudaMmMemory : public testing::TestWithParam<size_t> {};
@@ -94,6 +88,27 @@ TEST_P(CudaMmMemory, HasNoBankConflictsInItsMainLoop) {
         struct plec_emu_line line = plec_emu_stats("mm_sync", file, PLEC_EMU_SHARED_LOAD);
         EXPECT_GT(line.n_waves, 0u) << file;
         EXPECT_EQ(line.n_conflicts, 0u) << file;
+    }
+}
+
+/* Twice the channels are twice the planes, and of every row a few words of where it lies and what
+ * becomes of it: a launch that made planes, or read the file's bytes, would move each weight again.
+ */
+TEST_P(CudaMmMemory, MovesAWeightOnceInALaunchAndWritesNone) {
+#ifndef PLEC_CHECKED
+    GTEST_SKIP() << "loads are seen in the checked build";
+#endif
+    for (int32_t rung : {PLEC_CUDA_MM_SYNC, PLEC_CUDA_MM_BULK}) {
+        SCOPED_TRACE(rung);
+        CudaDevice one, two;
+        Decode half(&one, MM_FORMATS[GetParam()], rung, PLEC_FUSED_GATE_FIRST, 64);
+        Decode whole(&two, MM_FORMATS[GetParam()], rung, PLEC_FUSED_GATE_FIRST, 128);
+        EXPECT_EQ(plec_emu_stats("split", NULL, -1).n_requests, 0u);
+        uint64_t loaded = whole.all().loaded - half.all().loaded;
+        uint64_t stored = whole.all().stored - half.all().stored;
+        EXPECT_GE(loaded, half.weight_bytes());
+        EXPECT_LE(loaded, half.weight_bytes() + 128 * 16) << "of 128 rows";
+        EXPECT_EQ(stored, 64u * 8 * sizeof(float)); /* act alone */
     }
 }
 
@@ -125,6 +140,23 @@ TEST_P(CudaMmMemory, HasNoBankConflictsWhereBulkCopiesLie) {
             EXPECT_GT(line.n_waves, 0u) << file;
             EXPECT_EQ(line.n_conflicts, 0u) << file << " layout " << fusion;
         }
+    }
+}
+
+/* A launch of few tokens needs room for them, not for its weights. */
+TEST(CudaMmWorkspace, HoldsNoWeights) {
+    CudaDevice cuda;
+    for (uint16_t format : MM_FORMATS) {
+        BankSpec spec = mm_spec(format, format, format, 1024, 512);
+        spec.n_entries = 1;
+        Bank bank(spec);
+        struct plec_bank many = *bank.get();
+        struct plec_arrival arrival;
+        uint64_t n_bytes = 0;
+        many.n_entries = 64;
+        ASSERT_EQ(plec_device_arrival(&arrival, cuda.device, &many, nullptr), PLEC_OK);
+        ASSERT_TRUE(plec_experts_workspace(&n_bytes, cuda.device, &many, 1, 8));
+        EXPECT_LT(n_bytes, arrival.n_bytes) << plec_format_find(format)->name;
     }
 }
 

@@ -53,6 +53,11 @@ void expect_checked_on_cuda(const ToolResult &result) {
     EXPECT_LE(json_real_value(json_object_get(json.get(), "tolerance")), 4e-5);
 }
 
+double output_norm(const ToolResult &result) {
+    Json json(result.out);
+    return json_real_value(json_object_get(json.get(), "output_norm"));
+}
+
 /* Runs a layer on both devices; true when it ran. */
 bool run_layer(const std::string &path, const SourceLayer &layer) {
     TempDir dir;
@@ -69,11 +74,17 @@ bool run_layer(const std::string &path, const SourceLayer &layer) {
     }
     args.insert(args.end(), {"--device", "cuda", "--check"});
     ToolResult cuda = run_program(tool(), args);
-    if (cpu.exit_status == 0)
-        expect_checked_on_cuda(cuda);
-    else
+    if (cpu.exit_status != 0) {
         EXPECT_EQ(cuda.exit_status, cpu.exit_status) << cuda.err;
-    return cpu.exit_status == 0;
+        return false;
+    }
+    expect_checked_on_cuda(cuda);
+    /* Streamed, experts arrive one by one: the bits are those of resident ones. */
+    args.insert(args.end(), {"--device-budget", "64MiB", "--extent", "3"});
+    ToolResult streamed = run_program(tool(), args);
+    expect_checked_on_cuda(streamed);
+    EXPECT_EQ(output_norm(streamed), output_norm(cuda));
+    return true;
 }
 
 int run_every_layer(const std::string &under) {
@@ -113,6 +124,36 @@ Json run_json(std::vector<std::string> more) {
 
 int64_t graph_count(const Json &json, const char *name) {
     return json_integer_value(json_object_get(json_object_get(json.get(), "graphs"), name));
+}
+
+int64_t count_of(const Json &json, const char *object, const char *name) {
+    json_t *in = object != nullptr ? json_object_get(json.get(), object) : json.get();
+    json_t *value = json_object_get(in, name);
+    EXPECT_TRUE(json_is_integer(value)) << name;
+    return json_integer_value(value);
+}
+
+/* plan and run reckon the same slots and landings from a budget, as experts are on the device. */
+TEST(CudaTool, PlansWhatARunTakes) {
+    std::string path = data_path("gguf/01_mixtral/model.gguf");
+    for (const char *budget : {"200KiB", "300KiB", "1MiB", "64MiB"}) {
+        SCOPED_TRACE(budget);
+        Json plan(run_program(tool(), {"plan", path, "--layer", "0", "--device", "cuda",
+                                       "--disk-gbs", "1", "--link-gbs", "1", "--memory-gbs", "1",
+                                       "--device-budget", budget, "--json"})
+                      .out);
+        Json run(run_program(tool(), {"run", path, "--layer", "0", "--device", "cuda", "--random",
+                                      "2", "--device-budget", budget, "--json"})
+                     .out);
+        for (const char *name :
+             {"extent_width", "frame_bytes", "slot_bytes", "landing_bytes", "slots", "frames"})
+            EXPECT_EQ(count_of(plan, nullptr, name), count_of(run, "stream", name)) << name;
+        EXPECT_GT(count_of(plan, nullptr, "landing_bytes"), 0);
+    }
+    ToolResult text =
+        run_program(tool(), {"plan", path, "--layer", "0", "--device", "cuda", "--disk-gbs", "1",
+                             "--link-gbs", "1", "--memory-gbs", "1", "--device-budget", "64MiB"});
+    EXPECT_NE(text.out.find("for what arrives"), std::string::npos) << text.out;
 }
 
 TEST(CudaTool, ReplaysGraphsAndSaysHowOften) {

@@ -71,8 +71,10 @@ target_link_libraries(emu_run_test PRIVATE plec_flags plec_test_support GTest::g
 add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
 
-# The runner on the emulated device.
+# The runner on the emulated device, and streaming to it.
 plec_emulated_test(emu_runner_test emu_runner_test.cc LIBRARIES plec_test_support plec_cuda_emu)
+plec_emulated_test(emu_streaming_test emu_streaming_test.cc
+  LIBRARIES plec_test_support plec_cuda_emu)
 
 # Where there is a toolkit: the constants of the stub headers against the toolkit's own.
 if(PLEC_HAVE_CUDA)

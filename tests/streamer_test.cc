@@ -16,7 +16,9 @@ class Streamer : public testing::Test {
     void open(uint32_t n_slots, uint32_t n_frames, plec_stream_options options = {}) {
         plec_error err = {};
         ASSERT_EQ(plec_container_open(&container_, model_.path().c_str(), nullptr, &err), PLEC_OK);
-        ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, nullptr, &err), PLEC_OK);
+        plec_device_options on = {};
+        on.simulation = simulation_.get();
+        ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, &on, &err), PLEC_OK);
         ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
         if (before_open != nullptr) before_open(device, stream);
         plec_streamer_layer layers[2];
@@ -24,9 +26,7 @@ class Streamer : public testing::Test {
             ASSERT_EQ(plec_container_bind(&bound[i], container_, i, &err), PLEC_OK) << err.message;
             layers[i] = {i, &bound[i].layer.routed};
         }
-        uint64_t frame = (model_.expert_bytes() + 2 * 4095) / 4096 * 4096;
-        options.device_budget = n_slots * frame;
-        options.pinned_budget = n_frames * frame;
+        options.device_budget = UINT64_C(1) << 30; /* to learn what an extent takes */
         options.extent_width = 1;
         options.speculation = PLEC_SPECULATE_OFF;
         options.poison = true;
@@ -36,6 +36,10 @@ class Streamer : public testing::Test {
         args.layers = layers;
         args.n_layers = 2;
         args.options = &options;
+        ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
+        options.pinned_budget = n_frames * learn_sizes(stats());
+        options.device_budget = budget_of_slots(stats().frame_bytes, n_slots);
+        plec_streamer_close(streamer);
         ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
         ASSERT_EQ(stats().n_slots, n_slots);
     }
@@ -95,6 +99,7 @@ class Streamer : public testing::Test {
 
   private:
     StreamModel model_;
+    Arriving simulation_{nullptr};
     plec_container *container_ = nullptr;
     std::vector<int32_t> ids_;
 };

@@ -257,7 +257,7 @@ TEST(StreamingBudget, OpeningAndRunningTakeNoMoreMemoryThanTheBudgets) {
     ASSERT_EQ(runner.status, PLEC_OK) << runner.err.message;
     for (uint32_t layer = 0; layer < 4; layer++)
         runner.run(StreamStep::of(random, spec, layer, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-    uint64_t slots = 3 * runner.stats().frame_bytes;
+    uint64_t slots = 3 * runner.stats().slot_bytes + runner.stats().landing_bytes;
     EXPECT_GE(asked, slots);
     uint64_t buffers = 0;
     StreamModelSpec one = spec;
@@ -270,7 +270,7 @@ TEST(StreamingBudget, OpeningAndRunningTakeNoMoreMemoryThanTheBudgets) {
     other.simulation = &simulation;
     StreamRunner steps(small.path(), other, 1);
     ASSERT_EQ(steps.status, PLEC_OK) << steps.err.message;
-    buffers -= steps.stats().frame_bytes;
+    buffers -= steps.stats().slot_bytes + steps.stats().landing_bytes;
     EXPECT_LE(asked, slots + buffers + (64 << 10));
     if (!SANITIZED) { /* whose own memory grows with every byte that is looked at */
         EXPECT_LE(anonymous_bytes() - before, 2 * slots + buffers + (UINT64_C(8) << 20));
@@ -303,10 +303,13 @@ struct Streamed {
         stream.device_budget = UINT64_C(1) << 30;
         stream.extent_width = 1;
         stream.speculation = PLEC_SPECULATE_OFF;
-        uint64_t frame = Engine(source.path, source.n_layers, stream).stats().frame_bytes;
+        uint64_t frame = learn_sizes(Engine(source.path, source.n_layers, stream).stats());
         stream.poison = true;
         stream.bypass = budget == Budget::NOTHING_KEPT;
-        if (budget != Budget::ALL) stream.device_budget = frame;
+        if (budget != Budget::ALL) {
+            stream.device_budget = budget_of_slots(frame, 1);
+            stream.pinned_budget = frame;
+        }
         engine = std::make_unique<Engine>(source.path, source.n_layers, stream);
         EXPECT_EQ(engine->status, PLEC_OK) << engine->err.message;
     }

@@ -239,7 +239,7 @@ TEST_F(StreamingFaults, EveryRefusedAllocationIsANamedRefusalToOpenAndTheNextOpe
 
 TEST_F(StreamingFaults, DeviceMemoryThatIsNotThereIsNamedWithItsSize) {
     plec_simulation simulation = {};
-    uint64_t slots = 3 * frame;
+    uint64_t slots = budget_of_slots(frame, 3);
     simulation.fail_alloc = [](void *user, uint64_t n_bytes) {
         return n_bytes == *static_cast<uint64_t *>(user);
     };

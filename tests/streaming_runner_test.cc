@@ -362,7 +362,8 @@ TEST_P(StreamedFiles, GiveTheResidentBits) {
     EXPECT_TRUE(same_bits(all.run(step), wanted));
     plec_stream_stats stats;
     if (!plec_runner_stream_stats(&stats, all.runner)) return; /* dense */
-    stream.device_budget = stats.frame_bytes;
+    stream.pinned_budget = learn_sizes(stats);
+    stream.device_budget = budget_of_slots(stats.frame_bytes, 1);
     StreamRunner one(path, stream);
     ASSERT_EQ(one.status, PLEC_OK) << one.err.message;
     for (int i = 0; i < 2; i++)

@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 done
 case $total in '' | *[!0-9]*) usage ;; esac
 
-tests="device experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow"
+tests="device arrival experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow"
 
 # --- building and packing ---------------------------------------------------------------------------
 
@@ -223,6 +223,7 @@ for test in $tests; do
         filter='-' # none
         case $test in
         device) filter='Cuda.*' ;;
+        arrival) filter='*/q4_k' ;;
         experts) filter='*/f32:*/q4_0' ;;
         graph) filter='*/0' ;;
         plan) filter='Plan.IsEmpty*' ;;

@@ -50,6 +50,12 @@ bool plec_cpu_routes(const struct plec_device *device, const struct plec_router 
 enum plec_status plec_cpu_route(struct plec_stream *stream, const struct plec_route_args *args,
                                 struct plec_error *err);
 
+/* arrive.c */
+enum plec_status plec_cpu_arrival(struct plec_arrival *out, const struct plec_device *device,
+                                  const struct plec_bank *bank, struct plec_error *err);
+enum plec_status plec_cpu_arrive(struct plec_stream *stream, const struct plec_arrive_args *args,
+                                 struct plec_error *err);
+
 /* experts.c */
 bool plec_cpu_experts_workspace(uint64_t *n_bytes, const struct plec_device *device,
                                 const struct plec_bank *bank, uint32_t n_tokens, uint32_t n_slots);

@@ -202,6 +202,15 @@ void plec_cuda_graph_close(struct plec_graph *graph);
 enum plec_status plec_cuda_graph_refresh(struct plec_stream *stream, const struct plec_bank *bank,
                                          struct plec_error *err);
 
+/* arrive.c ---------------------------------------------------------------------------------------
+ */
+enum plec_status plec_cuda_arrival(struct plec_arrival *out, const struct plec_device *device,
+                                   const struct plec_bank *bank, struct plec_error *err);
+enum plec_status plec_cuda_arrive(struct plec_stream *stream, const struct plec_arrive_args *args,
+                                  struct plec_error *err);
+/* The form in which a kernel reads weights; NULL: the file's. */
+const struct plec_cuda_form *plec_cuda_gemm_form(const struct plec_cuda_gemm *gemm);
+
 /* launches.c, routes.c, experts.c
  * --------------------------------------------------------------------------
  */

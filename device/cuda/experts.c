@@ -370,6 +370,20 @@ static void run_phase(struct plec_cuda_run *run) {
     if (all || args->phase == PLEC_EXPERTS_FINISH) finish(run);
 }
 
+/* Planes are never made of what a launch is given: an entry in the file's form would be taken for
+ * planes. */
+static enum plec_status check_arrived(const struct plec_cuda_choice *choice,
+                                      const struct plec_bank *bank, struct plec_error *err) {
+    for (int id = 0; id < PLEC_N_MATRICES && !bank->arrived; id++) {
+        const struct plec_cuda_gemm *gemm = choice->passes[id][0].gemm; /* all agree in the form */
+        if (choice->n_passes[id] != 0 && plec_cuda_gemm_form(gemm) != NULL)
+            return plec_fail(err, PLEC_BAD_INPUT, "NotArrived",
+                             "%s reads planes, and the bank's entries are as files have them",
+                             gemm->name);
+    }
+    return PLEC_OK;
+}
+
 static const char *phase_name(enum plec_experts_phase phase) {
     static const char *const names[] = {"experts", "experts, begin", "experts, part",
                                         "experts, finish"};
@@ -383,6 +397,8 @@ enum plec_status plec_cuda_experts(struct plec_stream *base, const struct plec_e
     enum plec_status status =
         plec_cuda_choose(&run.choice, ((struct plec_cuda_stream *)base)->device, bank, err);
     if (status != PLEC_OK || args->n_tokens == 0) return status;
+    status = check_arrived(&run.choice, bank, err);
+    if (status != PLEC_OK) return status;
     if (!plec_cuda_layout_of(&run.layout, &run.choice, args->n_tokens, args->n_slots))
         return plec_fail(err, PLEC_BAD_INPUT, "TooManyTokens", "%u tokens of %u slots",
                          args->n_tokens, args->n_slots);

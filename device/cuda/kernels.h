@@ -98,6 +98,28 @@ struct plec_cuda_fault {
 enum plec_cuda_rows_class { PLEC_CUDA_S, PLEC_CUDA_M, PLEC_CUDA_L, PLEC_CUDA_CLASSES };
 enum { PLEC_CUDA_S_ROWS = 8, PLEC_CUDA_M_ROWS = 64 }; /* at most; L: any more */
 
+/* ---- planes -------------------------------------------------------------------------------------
+ * What kernels above the plain rung read of a matrix in a format that has them: its bytes in an
+ * order of the device's own, made when an entry arrives (planes.cuh). values[id] of the entry is
+ * then where they begin, and scales[id] is NULL. */
+enum { PLEC_CUDA_SPLIT_ENTRIES = 32 }; /* that one launch carries in its parameters */
+struct plec_cuda_split_args {
+    uint32_t n; /* entries */
+    uint32_t rows, cols;
+    uint32_t n_valid;  /* columns in front of any padding, which becomes zero codes */
+    uint32_t n_blocks; /* blocks worth launching */
+    const uint8_t *values[PLEC_CUDA_SPLIT_ENTRIES]; /* the file's */
+    const uint8_t *scales[PLEC_CUDA_SPLIT_ENTRIES]; /* of paired formats */
+    uint8_t *to[PLEC_CUDA_SPLIT_ENTRIES];           /* aligned to PLEC_ARRIVAL_ALIGNMENT */
+};
+struct plec_cuda_form {
+    uint16_t format;
+    uint64_t (*bytes)(const struct plec_operand *operand);
+    int (*split)(const struct plec_cuda_split_args *args, cudaStream_t stream);
+};
+/* The planes of a format; NULL: it has none. */
+const struct plec_cuda_form *plec_cuda_form_find(uint16_t format);
+
 /* ---- plan ---------------------------------------------------------------------------------------
  */
 struct plec_cuda_tile {

@@ -1,12 +1,11 @@
 /* mm_args.h: what the kernels of mm_sync are given, beside what every GEMM is (kernels.h): weights
- * as planes (planes.cuh) and tokens as they are staged for a format.
+ * as planes (planes.cuh), which the table of entries leads to, and tokens as they are staged for a
+ * format.
  *
- * A launch makes three kernels: split (the file's bytes of the experts that have tiles -> planes),
- * stage (tokens -> bf16 in the order of the fragments, with the sums that offsets and minima need),
- * and the product. All three are of one stream and share the launch's workspace:
+ * A launch makes two kernels: stage (tokens -> bf16 in the order of the fragments, with the sums
+ * that offsets and minima need) and the product. Both are of one stream and share the launch's
+ * workspace:
  *
- *   slots   [n_entries] u32            expert -> its place among the planes
- *   planes  [n_slots][n_matrices]      planes of one matrix each
  *   x       [n_rows][pitch] bf16       staged
  *   sums    [n_rows][pitch / block]    f32
  */
@@ -59,20 +58,9 @@ struct plec_mm_stage_args {
 int plec_mm_launch_stage(const struct plec_mm_stage_args *args, cudaStream_t stream);
 
 struct plec_mm_weights {
-    uint8_t *planes;
-    uint32_t *slots;
-    uint64_t matrix_bytes; /* from gate's planes to up's, where they are two matrices */
-    uint64_t slot_bytes;
-    uint32_t n_slots, n_matrices;
     uint32_t rows, cols; /* of one matrix */
-    uint32_t n_valid;    /* columns before any padding */
-    int32_t operands[2]; /* enum plec_operand_id of each matrix */
-};
-
-struct plec_mm_split_args {
-    const struct plec_cuda_entry *table;
-    struct plec_cuda_rows rows;
-    struct plec_mm_weights weights;
+    int32_t operands[2]; /* enum plec_operand_id: of all rows but up's, and of up's, where they are
+                            in a matrix of their own or not */
 };
 
 struct plec_mm_args {

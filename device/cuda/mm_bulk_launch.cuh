@@ -54,7 +54,7 @@ static inline bool plec_mm_bulk_runs(const struct plec_cuda_bank *bank, enum ple
         NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
         plec_mm_bulk_runs,                                                                         \
-        plec_mm_workspace<plec_fragment_##name>,                                                   \
+        plec_mm_workspace,                                                                         \
         {plec_mm_bulk_bytes<plec_fragment_##name, PLEC_MM_NARROW>(                                 \
              plec_mm_bulk_depth_of<plec_fragment_##name, PLEC_MM_NARROW>(PLEC_SM90_SHARED)         \
                  .n_stages),                                                                       \

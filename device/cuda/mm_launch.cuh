@@ -1,9 +1,9 @@
-/* mm_launch.cuh: a format's mm_sync as launches: split, stage, product; and its place in the launch
+/* mm_launch.cuh: a format's mm_sync as launches: stage, product; and its place in the launch
  * table. */
 #ifndef PLEC_DEVICE_CUDA_MM_LAUNCH_CUH
 #define PLEC_DEVICE_CUDA_MM_LAUNCH_CUH
 
-#include "device/cuda/mm_split.cuh"
+#include "device/cuda/launch.cuh"
 #include "device/cuda/mm_sync.cuh"
 
 enum { PLEC_MM_NARROW = 8, PLEC_MM_WIDE = 32, PLEC_MM_ALIGN = 256 };
@@ -23,66 +23,32 @@ template <class F> static struct plec_mm_staging plec_mm_staging_of(void) {
     return how;
 }
 
-/* The workspace of a launch of some matrices of n_rows x cols each: how large, and cut up. */
+/* The workspace of a launch: how large, and cut up. */
 struct plec_mm_space {
-    uint64_t planes, x, sums, n_bytes; /* byte offsets; slots come first */
-    uint64_t matrix_bytes;
-    uint32_t n_slots, pitch;
+    uint64_t sums, n_bytes; /* byte offsets; staged tokens come first */
+    uint32_t pitch;
 };
 
-template <class F>
-static struct plec_mm_space
-plec_mm_space_of(const struct plec_cuda_bank *bank, const struct plec_operand *operand,
-                 uint32_t n_matrices, uint32_t n_cols, uint64_t n_staged, uint32_t max_tiles) {
+static inline struct plec_mm_space plec_mm_space_of(uint32_t n_cols, uint64_t n_staged) {
     struct plec_mm_space space;
-    space.n_slots = max_tiles < bank->n_entries ? max_tiles : bank->n_entries;
-    space.matrix_bytes = plec_mm_aligned(plec_planes_of<F>(operand->rows, operand->cols).n_bytes);
     space.pitch = (n_cols + 31) / 32 * 32;
-    space.planes = plec_mm_aligned((uint64_t)bank->n_entries * 4);
-    space.x = space.planes + space.n_slots * n_matrices * space.matrix_bytes;
-    space.sums = space.x + plec_mm_aligned(n_staged * space.pitch * 2);
+    space.sums = plec_mm_aligned(n_staged * space.pitch * 2);
     space.n_bytes = space.sums + plec_mm_aligned(n_staged * (space.pitch / 16) * 4);
     return space;
 }
 
-/* Matrices of gate_up that one launch runs: both of a bank that has them apart in one format. */
-static inline uint32_t plec_mm_n_matrices(const struct plec_cuda_bank *bank,
-                                          enum plec_cuda_half side) {
-    return side == PLEC_CUDA_GATE_AND_UP && bank->fusion == PLEC_NOT_FUSED &&
-                   bank->operands[PLEC_GATE].rows != 0
-               ? 2
-               : 1;
+static inline uint64_t plec_mm_workspace(const struct plec_cuda_bank *bank, enum plec_operand_id id,
+                                         uint32_t n_tokens, uint32_t n_pairs) {
+    return id == PLEC_DOWN ? plec_mm_space_of(bank->intermediate_dim, n_pairs).n_bytes
+                           : plec_mm_space_of(bank->input_dim, n_tokens).n_bytes;
 }
 
-template <class F>
-static uint64_t plec_mm_workspace(const struct plec_cuda_bank *bank, enum plec_operand_id id,
-                                  uint32_t n_tokens, uint32_t n_pairs) {
-    const uint32_t widths[] = {PLEC_MM_NARROW, PLEC_MM_WIDE};
-    uint64_t most = 0;
-    for (int i = 0; i < 2; i++) {
-        uint32_t max_tiles = plec_cuda_max_tiles(n_pairs, bank->n_entries, widths[i]);
-        struct plec_mm_space space = plec_mm_space_of<F>(
-            bank, &bank->operands[id],
-            id == PLEC_DOWN ? 1 : plec_mm_n_matrices(bank, PLEC_CUDA_GATE_AND_UP),
-            id == PLEC_DOWN ? bank->intermediate_dim : bank->input_dim,
-            id == PLEC_DOWN ? n_pairs : n_tokens, max_tiles);
-        most = space.n_bytes > most ? space.n_bytes : most;
-    }
-    return most;
-}
-
-/* Weights and tokens in a launch's workspace. */
-static inline void plec_mm_place(struct plec_mm_args *mm, void *workspace,
+/* Tokens in a launch's workspace. */
+static inline void plec_mm_place(struct plec_mm_tokens *tokens, void *workspace,
                                  const struct plec_mm_space *space) {
-    uint8_t *base = (uint8_t *)workspace;
-    mm->weights.slots = (uint32_t *)base;
-    mm->weights.planes = base + space->planes;
-    mm->weights.matrix_bytes = space->matrix_bytes;
-    mm->weights.slot_bytes = mm->weights.n_matrices * space->matrix_bytes;
-    mm->weights.n_slots = space->n_slots;
-    mm->tokens.x = (uint16_t *)(base + space->x);
-    mm->tokens.sums = (float *)(base + space->sums);
-    mm->tokens.pitch = space->pitch;
+    tokens->x = (uint16_t *)workspace;
+    tokens->sums = (float *)((uint8_t *)workspace + space->sums);
+    tokens->pitch = space->pitch;
 }
 
 /* Blocks of a product whose blocks have `n_rows` weight rows. */
@@ -117,9 +83,7 @@ template <class F> struct plec_mm_sync_kernel {
 template <class F, class K>
 static int plec_mm_launch(const struct plec_mm_args *mm, const struct plec_mm_stage_args *stage,
                           cudaStream_t stream) {
-    struct plec_mm_split_args split = {mm->bank.table, mm->rows, mm->weights};
-    int status = plec_mm_launch_split<F>(&split, stream);
-    if (status == 0) status = plec_mm_launch_stage(stage, stream);
+    int status = plec_mm_launch_stage(stage, stream);
     if (status != 0) return status;
     return K::launch(mm, stream);
 }
@@ -133,14 +97,12 @@ static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream
     mm.kind = plec_mm_kind_of(args);
     int id = mm.kind == PLEC_MM_UP ? PLEC_UP : PLEC_GATE;
     mm.n_channels = bank->intermediate_dim, mm.n_splits = 1;
-    mm.weights.n_matrices = plec_mm_n_matrices(bank, args->half);
     mm.weights.rows = bank->operands[id].rows, mm.weights.cols = bank->operands[id].cols;
-    mm.weights.n_valid = mm.tokens.n_cols = bank->input_dim;
-    mm.weights.operands[0] = id, mm.weights.operands[1] = PLEC_UP;
-    struct plec_mm_space space =
-        plec_mm_space_of<F>(bank, &bank->operands[id], mm.weights.n_matrices, bank->input_dim,
-                            n_tokens, args->rows.max_tiles);
-    plec_mm_place(&mm, args->workspace, &space);
+    mm.weights.operands[0] = id;
+    mm.weights.operands[1] = bank->fusion == PLEC_NOT_FUSED ? PLEC_UP : id;
+    struct plec_mm_space space = plec_mm_space_of(bank->input_dim, n_tokens);
+    plec_mm_place(&mm.tokens, args->workspace, &space);
+    mm.tokens.n_cols = bank->input_dim;
     mm.tokens.row = args->rows.row_token;
     mm.input_weights = args->input_weights, mm.token_scale = args->token_scale;
     mm.gate_product = args->gate_product;
@@ -160,13 +122,11 @@ static int plec_mm_down(const struct plec_cuda_down_args *args, cudaStream_t str
     struct plec_mm_args mm = {};
     mm.bank = *bank, mm.rows = args->rows, mm.kind = PLEC_MM_DOWN;
     mm.n_channels = bank->output_dim, mm.n_splits = args->n_splits;
-    mm.weights.n_matrices = 1;
     mm.weights.rows = down->rows, mm.weights.cols = down->cols;
-    mm.weights.n_valid = mm.tokens.n_cols = bank->intermediate_dim;
-    mm.weights.operands[0] = PLEC_DOWN;
-    struct plec_mm_space space = plec_mm_space_of<F>(bank, down, 1, bank->intermediate_dim,
-                                                     args->rows.n_pairs, args->rows.max_tiles);
-    plec_mm_place(&mm, args->workspace, &space);
+    mm.weights.operands[0] = mm.weights.operands[1] = PLEC_DOWN;
+    struct plec_mm_space space = plec_mm_space_of(bank->intermediate_dim, args->rows.n_pairs);
+    plec_mm_place(&mm.tokens, args->workspace, &space);
+    mm.tokens.n_cols = bank->intermediate_dim;
     mm.out = args->out;
     struct plec_mm_stage_args stage = {};
     stage.to = mm.tokens, stage.how = K::staging();
@@ -200,7 +160,7 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
         NULL,                                                                                      \
-        plec_mm_workspace<plec_fragment_##name>,                                                   \
+        plec_mm_workspace,                                                                         \
         {plec_mm_shape<plec_fragment_##name, PLEC_MM_NARROW>::BYTES,                               \
          plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES,                                 \
          plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES}};

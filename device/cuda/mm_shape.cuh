@@ -76,9 +76,8 @@ plec_mm_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) 
 /* The planes of the matrix that a row is in. */
 static __device__ __forceinline__ const uint8_t *plec_mm_planes_of(const struct plec_mm_args &args,
                                                                    uint32_t expert, bool of_up) {
-    const uint8_t *planes =
-        args.weights.planes + args.weights.slots[expert] * args.weights.slot_bytes;
-    return of_up && args.weights.n_matrices == 2 ? planes + args.weights.matrix_bytes : planes;
+    int32_t id = of_up ? args.weights.operands[1] : args.weights.operands[0];
+    return args.bank.table[expert].values[id];
 }
 
 /* Where one weight row lies. */

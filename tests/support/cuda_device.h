@@ -69,7 +69,28 @@ class CudaDevice {
     std::vector<void *> memory_;
 };
 
-/* A bank whose operands lie in device memory. */
+/* Makes the entries of a bank that were copied to a device as they are what its launches read:
+ * where that is another form, in blocks of their own. */
+inline void arrive(CudaDevice *on, struct plec_bank *bank,
+                   std::vector<struct plec_entry> *entries) {
+    struct plec_arrival arrival;
+    ASSERT_EQ(plec_device_arrival(&arrival, on->device, bank, &on->err), PLEC_OK)
+        << on->err.message;
+    if (!arrival.changes) return;
+    std::vector<uint8_t *> blocks;
+    uint8_t *memory = static_cast<uint8_t *>(on->poisoned(entries->size() * arrival.n_bytes));
+    for (size_t i = 0; i < entries->size(); i++)
+        blocks.push_back(memory + i * arrival.n_bytes);
+    struct plec_arrive_args args = {bank, static_cast<uint32_t>(entries->size()), entries->data(),
+                                    blocks.data()};
+    ASSERT_EQ(plec_launch_arrive(on->stream, &args, &on->err), PLEC_OK) << on->err.message;
+    for (size_t i = 0; i < entries->size(); i++)
+        plec_arrived_entry(&(*entries)[i], &arrival, blocks[i]);
+    bank->arrived = true;
+    on->sync();
+}
+
+/* A bank whose operands lie in device memory, as its launches read them. */
 class UploadedBank {
   public:
     UploadedBank(CudaDevice *on, const struct plec_bank *bank) : bank_(*bank) {
@@ -77,6 +98,7 @@ class UploadedBank {
         for (struct plec_entry &entry : entries_)
             for (int id = 0; id < PLEC_N_OPERANDS; id++)
                 upload(on, &entry, id);
+        arrive(on, &bank_, &entries_);
         bank_.entries = entries_.data();
     }
     const struct plec_bank *get() const { return &bank_; }

@@ -80,6 +80,11 @@ class PackedBank {
         }
         on->copy(memory_, bytes.data(), bytes.size());
         on->sync();
+        arrive(on, &bank_, &entries_);
+        if (bank_.arrived) { /* launches read what arrived, and nothing else */
+            EXPECT_EQ(plec_fill(memory_, 0xFF, bytes.size(), on->stream, &on->err), PLEC_OK);
+            on->sync();
+        }
         bank_.entries = entries_.data();
     }
     const struct plec_bank *get() const { return &bank_; }

@@ -77,6 +77,7 @@ template <class T> class PlaneCopy {
                      (F::has_minimum ? F::minimum(at.record, at.super, sub) * one : 0);
         return std::ldexp(sum * word_f32(planes_.factors + r * 4), F::token_shift);
     }
+    const std::vector<uint32_t> &words() const { return bytes_; } /* 0xFFFFFFFF: padding */
     uint32_t code_bits(uint32_t r, uint32_t k) const {
         Place at = place(r, k);
         uint32_t head[4];

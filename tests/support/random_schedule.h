@@ -158,6 +158,7 @@ class RandomSchedules {
         stream.device_budget = 8 * entry + entry * pick(20) * pick(2);
         stream.pinned_budget = 8 * entry + entry * pick(20) * pick(2);
         stream.bypass = pick(8) == 0;
+        if (pick(2)) stream.chunk_bytes = 200 + pick(4000); /* large experts go in several */
         stream.policy = pick(2) ? PLEC_RESIDENCY_LFU : PLEC_RESIDENCY_LRU;
         stream.speculation = static_cast<plec_speculation>(pick(3));
         stream.io_engine = static_cast<plec_io_engine>(pick(4));

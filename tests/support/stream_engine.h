@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/arriving.h"
+
 namespace plec_test {
 
 /* What a dispatch gave. */
@@ -27,7 +29,8 @@ struct EngineRun {
 
 class Engine {
   public:
-    Engine(const std::string &path, uint32_t n_layers, plec_stream_options stream) {
+    Engine(const std::string &path, uint32_t n_layers, plec_stream_options stream)
+        : simulation_(stream.simulation) {
         open(path, n_layers);
         stream.trace = {take_event, this};
         plec_streamer_args args = {};
@@ -114,7 +117,9 @@ class Engine {
   private:
     void open(const std::string &path, uint32_t n_layers) {
         status = plec_container_open(&container_, path.c_str(), nullptr, &err);
-        if (status == PLEC_OK) status = plec_device_open(&device_, PLEC_DEVICE_CPU, nullptr, &err);
+        plec_device_options options = {};
+        options.simulation = simulation_.get();
+        if (status == PLEC_OK) status = plec_device_open(&device_, PLEC_DEVICE_CPU, &options, &err);
         if (status == PLEC_OK) status = plec_stream_open(&stream_, device_, &err);
         bound_.resize(n_layers);
         for (uint32_t i = 0; status == PLEC_OK && i < n_layers; i++) {
@@ -157,6 +162,7 @@ class Engine {
         static_cast<Engine *>(user)->news += std::string(text) + "\n";
     }
 
+    Arriving simulation_;
     plec_container *container_ = nullptr;
     plec_device *device_ = nullptr;
     plec_stream *stream_ = nullptr;

@@ -4,6 +4,7 @@
 #define PLEC_TESTS_SUPPORT_STREAM_MODEL_H
 
 #include "host/runner.h"
+#include "tests/support/arriving.h"
 #include "tests/support/bank_files.h"
 
 #include <gtest/gtest.h>
@@ -162,19 +163,27 @@ struct StreamStep {
     }
 };
 
+/* What runners of tests run on. */
+inline plec_run_device &stream_device() {
+    static plec_run_device device = PLEC_RUN_CPU;
+    return device;
+}
+
 /* A runner on a model's path. */
 class StreamRunner {
   public:
     StreamRunner(const std::string &path, const plec_stream_options &stream, uint32_t n_threads = 2,
-                 uint32_t max_tokens = 64, uint32_t max_slots = 64, plec_tracer *tracer = nullptr) {
+                 uint32_t max_tokens = 64, uint32_t max_slots = 64, plec_tracer *tracer = nullptr)
+        : simulation_(stream.simulation) {
         plec_container_options open = {};
         status = plec_container_open(&container_, path.c_str(), &open, &err);
         plec_runner_options options = {};
-        options.device = PLEC_RUN_CPU;
+        options.device = stream_device();
         options.max_tokens = max_tokens;
         options.max_slots = max_slots;
         options.n_threads = n_threads;
         options.stream = stream;
+        options.stream.simulation = simulation_.get();
         options.tracer = tracer;
         options.log = {take_news, this};
         if (status == PLEC_OK) status = plec_runner_open(&runner, container_, &options, &err);
@@ -235,6 +244,7 @@ class StreamRunner {
     static void take_news(void *user, plec_log_level, const char *message) {
         static_cast<StreamRunner *>(user)->news += std::string(message) + "\n";
     }
+    Arriving simulation_;
     plec_container *container_ = nullptr;
 };
 
@@ -250,13 +260,13 @@ inline uint64_t frame_bytes(const StreamModel &model, uint32_t width) {
     StreamRunner runner(model.path(), stream, 1);
     EXPECT_EQ(runner.status, PLEC_OK) << runner.err.message;
     EXPECT_EQ(runner.stats().extent_width, width);
-    return runner.stats().frame_bytes;
+    return learn_sizes(runner.stats());
 }
 
 inline plec_stream_options budget(uint64_t frame_bytes, uint32_t n_slots, uint32_t n_frames,
                                   uint32_t width) {
     plec_stream_options stream = {};
-    stream.device_budget = frame_bytes * n_slots;
+    stream.device_budget = budget_of_slots(frame_bytes, n_slots);
     stream.pinned_budget = frame_bytes * n_frames;
     stream.extent_width = width;
     stream.speculation = PLEC_SPECULATE_OFF;

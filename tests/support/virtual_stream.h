@@ -49,8 +49,8 @@ class VirtualStream {
         bank.stream.extent_width = bank.width;
         bank.stream.device_budget = UINT64_C(1) << 40; /* for the size of a frame */
         uint64_t frame =
-            Engine(model->path(), bank.model.n_layers, bank.stream).stats().frame_bytes;
-        bank.stream.device_budget = frame * bank.n_slots;
+            learn_sizes(Engine(model->path(), bank.model.n_layers, bank.stream).stats());
+        bank.stream.device_budget = budget_of_slots(frame, bank.n_slots);
         bank.stream.pinned_budget = frame * bank.n_frames;
         engine = std::make_unique<Engine>(model->path(), bank.model.n_layers, bank.stream);
         EXPECT_EQ(engine->status, PLEC_OK) << engine->err.message;

@@ -12,6 +12,8 @@ enum {
     ALIGNMENT = 256   /* of an operand */
 };
 
+static const enum plec_operand_id ids[2] = {PLEC_GATE, PLEC_DOWN}; /* of a bank's matrices */
+
 uint32_t plec_bench_draw(struct plec_bench_random *random, uint32_t below) {
     random->state ^= random->state >> 12;
     random->state ^= random->state << 25;
@@ -83,38 +85,61 @@ static enum plec_status fill_matrix(uint8_t *expert, const struct place *place,
     return status;
 }
 
+static uint8_t *block_of(const struct plec_bench_bank *bank, uint32_t entry) {
+    return bank->bytes + entry % bank->n_stored * bank->block_bytes;
+}
+
+/* Sends an expert to the device, where it arrives as entry e. staging: device, its bytes. */
+static enum plec_status send(struct plec_bench_bank *bank, uint32_t e, const uint8_t *expert,
+                             uint8_t *staging, const struct place places[2],
+                             struct plec_stream *stream, struct plec_error *err) {
+    struct plec_entry from = {{NULL}, {NULL}};
+    uint8_t *to = block_of(bank, e);
+    for (int i = 0; i < 2; i++) {
+        from.values[ids[i]] = staging + places[i].at;
+        if (places[i].row_scales != 0)
+            from.scales[ids[i]] =
+                staging + places[i].at + places[i].operand.rows * places[i].row_bytes;
+    }
+    struct plec_arrive_args arrive = {&bank->bank, 1, &from, &to};
+    enum plec_status status = plec_copy(staging, expert, bank->entry_bytes, stream, err);
+    return status == PLEC_OK ? plec_launch_arrive(stream, &arrive, err) : status;
+}
+
 /* Makes the sample experts and copies them over all that are stored. */
 static enum plec_status fill_bank(struct plec_bench_bank *bank,
                                   const struct plec_bench_bank_args *args,
                                   const struct place places[2], struct plec_error *err) {
     struct plec_bench_random random = {args->seed | 1};
+    void *staging = NULL;
     uint8_t *expert = calloc(1, bank->entry_bytes);
     enum plec_status status =
-        expert != NULL ? PLEC_OK : plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "a sample expert");
+        expert != NULL ? plec_device_alloc(&staging, args->device, bank->entry_bytes, err)
+                       : plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "a sample expert");
     for (uint32_t sample = 0; sample < SAMPLES && status == PLEC_OK; sample++) {
         for (int i = 0; i < 2 && status == PLEC_OK; i++)
             status = fill_matrix(expert, &places[i], &random, err);
-        uint8_t *first = bank->bytes + sample * bank->entry_bytes;
         if (status == PLEC_OK && sample < bank->n_stored)
-            status = plec_copy(first, expert, bank->entry_bytes, args->stream, err);
+            status = send(bank, sample, expert, staging, places, args->stream, err);
         for (uint32_t e = sample + SAMPLES; e < bank->n_stored && status == PLEC_OK; e += SAMPLES)
-            status = plec_copy(bank->bytes + e * bank->entry_bytes, first, bank->entry_bytes,
+            status = plec_copy(block_of(bank, e), block_of(bank, sample), bank->block_bytes,
                                args->stream, err);
         enum plec_status synced = plec_stream_sync(args->stream, status == PLEC_OK ? err : NULL);
         if (status == PLEC_OK) status = synced;
     }
+    plec_device_free(args->device, staging);
     free(expert);
     return status;
 }
 
 static enum plec_status allocate(struct plec_bench_bank *bank,
                                  const struct plec_bench_bank_args *args, struct plec_error *err) {
-    uint64_t fit = args->most_bytes / bank->entry_bytes;
+    uint64_t fit = args->most_bytes / bank->block_bytes;
     bank->n_stored = fit < args->n_entries ? (uint32_t)fit : args->n_entries;
     if (bank->n_stored == 0)
         return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "an expert has %llu bytes",
-                         (unsigned long long)bank->entry_bytes);
-    bank->n_bytes = bank->n_stored * bank->entry_bytes;
+                         (unsigned long long)bank->block_bytes);
+    bank->n_bytes = bank->n_stored * bank->block_bytes;
     bank->entries = calloc(args->n_entries, sizeof *bank->entries);
     if (bank->entries == NULL) return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "entries");
     void *bytes;
@@ -123,16 +148,11 @@ static enum plec_status allocate(struct plec_bench_bank *bank,
     return status;
 }
 
-static void point_entries(struct plec_bench_bank *bank, const struct place places[2]) {
-    static const enum plec_operand_id ids[2] = {PLEC_GATE, PLEC_DOWN};
+static void point_entries(struct plec_bench_bank *bank, const struct plec_arrival *arrival) {
     for (uint32_t e = 0; e < bank->bank.n_entries; e++)
-        for (int i = 0; i < 2; i++) {
-            uint8_t *at = bank->bytes + e % bank->n_stored * bank->entry_bytes + places[i].at;
-            bank->entries[e].values[ids[i]] = at;
-            if (places[i].row_scales != 0)
-                bank->entries[e].scales[ids[i]] = at + places[i].operand.rows * places[i].row_bytes;
-        }
+        plec_arrived_entry(&bank->entries[e], arrival, block_of(bank, e));
     bank->bank.entries = bank->entries;
+    bank->bank.arrived = true;
 }
 
 enum plec_status plec_bench_bank_open(struct plec_bench_bank *out,
@@ -155,9 +175,14 @@ enum plec_status plec_bench_bank_open(struct plec_bench_bank *out,
         place_matrix(&places[0], &bank->operands[PLEC_GATE], &out->entry_bytes, err);
     if (status == PLEC_OK)
         status = place_matrix(&places[1], &bank->operands[PLEC_DOWN], &out->entry_bytes, err);
-    if (status == PLEC_OK) status = allocate(out, args, err);
+    struct plec_arrival arrival;
+    if (status == PLEC_OK) status = plec_device_arrival(&arrival, args->device, bank, err);
     if (status == PLEC_OK) {
-        point_entries(out, places);
+        out->block_bytes = arrival.n_bytes;
+        status = allocate(out, args, err);
+    }
+    if (status == PLEC_OK) {
+        point_entries(out, &arrival);
         status = fill_bank(out, args, places, err);
     }
     if (status != PLEC_OK) plec_bench_bank_close(out);

@@ -31,9 +31,11 @@ struct plec_bench_bank {
     struct plec_device *device;
     struct plec_bank bank; /* gate and up fused, gate first */
     struct plec_entry *entries;
-    uint8_t *bytes; /* device */
-    uint64_t n_bytes, entry_bytes;
-    uint32_t n_stored; /* entries with bytes of their own */
+    uint8_t *bytes; /* device: experts as they arrived */
+    uint64_t n_bytes;
+    uint64_t entry_bytes; /* of an expert, as files have it */
+    uint64_t block_bytes; /* and in device memory */
+    uint32_t n_stored;    /* entries with bytes of their own */
 };
 /* PLEC_UNSUPPORTED "NoEncoder"; PLEC_NO_MEMORY, also when most_bytes holds no entry; statuses of
  * the device. Waits until the bytes are there. */

@@ -7,6 +7,7 @@
 #include "lyrw/atomic_file.h"
 #include "tools/plectrum/bench.h"
 #include "tools/plectrum/json_stream.h"
+#include "tools/plectrum/stream_options.h"
 #include "tools/plectrum/units.h"
 
 static const char *const phase_names[] = {"first", "decode", "prefill"};
@@ -125,10 +126,11 @@ static void print_head(const struct plec_bench_report *report) {
     print_graphs(work);
     if (!is_streamed(report)) return;
     const struct plec_stream_stats *s = &report->rows[0].stream;
-    printf("streamed  extents of %u: %u slots and %u frames of %s, %.0f%% of the weights have a "
-           "slot; %s %s\n",
-           s->extent_width, s->n_slots, s->n_frames, plec_size_text(a, s->frame_bytes),
-           100 * fmin(1, ratio(s->n_slots, s->n_keys)), s->io.engine, s->io.cache);
+    char tiers[PLEC_STREAM_TEXT_MAX];
+    plec_stream_text_tiers(tiers, s);
+    printf("streamed  extents of %u: %s, %.0f%% of the weights have a slot; %s %s\n",
+           s->extent_width, tiers, 100 * fmin(1, ratio(s->n_slots, s->n_keys)), s->io.engine,
+           s->io.cache);
 }
 
 static void print_speeds(const struct plec_bench_report *report) {

@@ -213,8 +213,8 @@ static enum plec_status lay_out(struct planning *p, struct plec_plan_width *out,
         return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%u layers", p->plan.n_layers);
     for (uint32_t i = 0; i < p->plan.n_layers; i++) {
         const struct bound *bound = &p->bounds[i];
-        enum plec_status status = plec_budget_describe(&out->layers[i], &bound->layer,
-                                                       bound->number, width, &locator, err);
+        const struct plec_budget_of of = {&bound->layer, bound->number, width, &locator, p->device};
+        enum plec_status status = plec_budget_describe(&out->layers[i], &of, err);
         if (status != PLEC_OK) return status;
         set_slots(&out->layers[i], &p->o, bound);
     }
@@ -236,12 +236,8 @@ static enum plec_status choose_width(struct planning *p, uint32_t asked, struct 
                                  width);
                 return PLEC_OK;
             }
-    return plec_fail(err, PLEC_BAD_INPUT, "BudgetTooSmall",
-                     "one expert takes %llu bytes; the device budget is %llu, the pinned budget "
-                     "%llu",
-                     (unsigned long long)plan->widths[0].budget.frame_bytes,
-                     (unsigned long long)plan->device_budget,
-                     (unsigned long long)plan->pinned_budget);
+    return plec_budget_too_small(&plan->widths[0].budget, plan->device_budget, plan->pinned_budget,
+                                 err);
 }
 
 /* All widths that a choice of the streamer may end at, in ascending order. */

@@ -14,8 +14,8 @@ static const char *const step_names[PLEC_PLAN_STEPS] = {"decode", "prefill"};
 static bool alike(const struct plec_budget_layer *a, const struct plec_budget_layer *b) {
     return a->n_experts == b->n_experts && a->top_k == b->top_k && a->n_extents == b->n_extents &&
            a->weight_bytes == b->weight_bytes && a->frame_bytes == b->frame_bytes &&
-           a->entry_reads == b->entry_reads && a->extent_reads == b->extent_reads &&
-           a->other_bytes == b->other_bytes;
+           a->slot_bytes == b->slot_bytes && a->entry_reads == b->entry_reads &&
+           a->extent_reads == b->extent_reads && a->other_bytes == b->other_bytes;
 }
 
 uint32_t plec_plan_run_of(const struct plec_plan *plan, uint32_t i) {
@@ -39,6 +39,7 @@ static const char *size(char *buffer, double n_bytes) {
 static void print_head(const struct plec_plan *plan) {
     const struct plec_budget *budget = &plan->widths[plan->chosen].budget;
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX], c[PLEC_UNIT_TEXT_MAX];
+    char d[PLEC_UNIT_TEXT_MAX];
     plec_cli_put(stdout, plan->path);
     printf(": %s, on %s\n", plan->kind, plan->device_name);
     printf("experts    %s routed of %u layers, %s\n", plec_count_text(a, budget->n_experts),
@@ -50,9 +51,11 @@ static void print_head(const struct plec_plan *plan) {
                plan->n_fixed_layers == 1 ? "" : "s");
     printf("\ndevice     %s%s: %u slot%s of %s, %.1f%% of %u extents of %u experts",
            plec_size_text(a, plan->device_budget), plan->device_measured ? " (measured)" : "",
-           budget->n_slots, budget->n_slots == 1 ? "" : "s", plec_size_text(b, budget->frame_bytes),
+           budget->n_slots, budget->n_slots == 1 ? "" : "s", plec_size_text(b, budget->slot_bytes),
            100 * share(budget->n_slots, budget->n_extents), budget->n_extents, budget->width);
     if (budget->n_slot_staging > 0) printf("; %u only pass through", budget->n_slot_staging);
+    if (budget->landing_bytes > 0)
+        printf("; %s for what arrives", plec_size_text(d, budget->landing_bytes));
     printf("\nframes     %s%s: %u", plec_size_text(c, plan->pinned_budget),
            plan->pinned_measured ? " (measured)" : "", budget->n_frames);
     if (budget->n_frame_staging > 0) printf("; %u only pass through", budget->n_frame_staging);
@@ -218,6 +221,8 @@ static void json_head(struct plec_json_stream *json, const struct plec_plan *pla
     plec_json_member(json, "experts", integer(budget->n_experts));
     plec_json_member(json, "extents", integer(budget->n_extents));
     plec_json_member(json, "frame_bytes", integer(budget->frame_bytes));
+    plec_json_member(json, "slot_bytes", integer(budget->slot_bytes));
+    plec_json_member(json, "landing_bytes", integer(budget->landing_bytes));
     plec_json_member(json, "slots", integer(budget->n_slots));
     plec_json_member(json, "slots_staging", integer(budget->n_slot_staging));
     plec_json_member(json, "frames", integer(budget->n_frames));

@@ -87,12 +87,19 @@ static double milliseconds(uint64_t ns) {
     return (double)ns / 1e6;
 }
 
-void plec_stream_print(const struct plec_stream_stats *stats) {
+void plec_stream_text_tiers(char out[PLEC_STREAM_TEXT_MAX], const struct plec_stream_stats *stats) {
     char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX];
-    printf("streamed     extents of %u: %u slots and %u frames of %s, %s pinned, %s %s\n",
-           stats->extent_width, stats->n_slots, stats->n_frames,
-           plec_size_text(a, stats->frame_bytes), plec_size_text(b, stats->pinned.pinned_bytes),
-           stats->io.engine, stats->io.cache);
+    plec_size_text(a, stats->slot_bytes), plec_size_text(b, stats->frame_bytes);
+    snprintf(out, PLEC_STREAM_TEXT_MAX, "%u slots%s%s and %u frames of %s", stats->n_slots,
+             stats->landing_bytes > 0 ? " of " : "", stats->landing_bytes > 0 ? a : "",
+             stats->n_frames, b);
+}
+
+void plec_stream_print(const struct plec_stream_stats *stats) {
+    char a[PLEC_UNIT_TEXT_MAX], b[PLEC_UNIT_TEXT_MAX], tiers[PLEC_STREAM_TEXT_MAX];
+    plec_stream_text_tiers(tiers, stats);
+    printf("streamed     extents of %u: %s, %s pinned, %s %s\n", stats->extent_width, tiers,
+           plec_size_text(b, stats->pinned.pinned_bytes), stats->io.engine, stats->io.cache);
     printf("handed out   %llu experts: %llu from slots, %llu from frames, %llu from files\n",
            (unsigned long long)stats->experts, (unsigned long long)stats->device_hits,
            (unsigned long long)stats->host_hits, (unsigned long long)stats->disk_misses);
@@ -116,6 +123,8 @@ json_t *plec_stream_json(const struct plec_stream_stats *stats) {
         uint64_t value;
     } counts[] = {{"extent_width", stats->extent_width},
                   {"frame_bytes", stats->frame_bytes},
+                  {"slot_bytes", stats->slot_bytes},
+                  {"landing_bytes", stats->landing_bytes},
                   {"weight_bytes", stats->weight_bytes},
                   {"slots", stats->n_slots},
                   {"frames", stats->n_frames},

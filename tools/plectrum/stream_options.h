@@ -22,6 +22,10 @@ void plec_stream_cli_options(struct plec_cli_option *out, struct plec_stream_wor
 int plec_stream_cli_read(struct plec_stream_options *out, const struct plec_cli_command *command,
                          const struct plec_stream_words *words);
 
+enum { PLEC_STREAM_TEXT_MAX = 96 };
+/* "3 slots and 4 frames of 12.0 MiB"; "3 slots of 12.1 MiB and 4 frames of 12.0 MiB" where experts
+ * arrive in another form. */
+void plec_stream_text_tiers(char out[PLEC_STREAM_TEXT_MAX], const struct plec_stream_stats *stats);
 /* Lines for a person on stdout, and an object: experts, hits and bytes by tier, stalls. */
 void plec_stream_print(const struct plec_stream_stats *stats);
 json_t *plec_stream_json(const struct plec_stream_stats *stats);
