@@ -13,14 +13,14 @@ class Graph : public testing::TestWithParam<uint32_t> {
     ~Graph() override { plec_graph_close(graph_); }
     static BankSpec spec(uint32_t seed = 1) {
         BankSpec spec;
-        spec.n_entries = 12, spec.input_dim = 64, spec.intermediate_dim = 32, spec.output_dim = 24;
+        spec.n_entries = 12, spec.input_dim = 32, spec.intermediate_dim = 32, spec.output_dim = 8;
         spec.gate = spec.up = spec.down = PLEC_FORMAT_Q8_0;
         spec.seed = seed;
         return spec;
     }
     /* A step of T tokens: random, all to one expert, or few experts. */
     Step step(uint32_t n_tokens, uint32_t i) {
-        Step step = make_step(bank_.get(), n_tokens, 3, 100 + i);
+        Step step = make_step(bank_.get(), n_tokens, 2, 100 + i);
         for (int32_t &id : step.ids)
             id = i % 4 == 1 ? int32_t(i % 12) : i % 4 == 2 ? id % 2 : id;
         return step;
@@ -58,14 +58,14 @@ TEST_P(Graph, ReplaysTwentyRoutingsAsLaunchesOfTheirOwn) {
     CudaLaunch launch(&cuda_, uploaded_.get(), step(n_tokens, 0));
     launch.run();
     capture(&launch);
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 1; i <= 20; i++) {
         SCOPED_TRACE(i);
         Step other = step(n_tokens, i);
         std::vector<float> alone = CudaLaunch(&cuda_, uploaded_.get(), other).run();
         EXPECT_TRUE(same(replay(&launch, other), alone));
     }
 }
-INSTANTIATE_TEST_SUITE_P(, Graph, testing::Values(1, 8, 40));
+INSTANTIATE_TEST_SUITE_P(, Graph, testing::Values(1, 8, 64, 512));
 
 class GraphOne : public Graph {};
 INSTANTIATE_TEST_SUITE_P(, GraphOne, testing::Values(0));
