@@ -102,6 +102,59 @@ TEST(CudaExperts, KnowEveryActivation) {
         }
 }
 
+/* What the rule and what a launch are off from the exact result. */
+struct Distances {
+    double rule, launch;
+};
+Distances distances(const std::vector<float> &y, const std::vector<double> &rule,
+                    const std::vector<double> &exact) {
+    EXPECT_LT(nmse(y, rule), close_enough);
+    return {nmse(std::vector<float>(rule.begin(), rule.end()), exact), nmse(y, exact)};
+}
+
+/* Limits a hundredth of what they clamp: the exact result is further off than 4e-5, by what the
+ * rule costs (reference_rule_test) and by nothing else. */
+TEST(CudaExperts, AreAsFarFromTheExactResultAsTheRuleIs) {
+    for (int activation : {PLEC_CLAMPED_GATED, PLEC_SILU_STEP, PLEC_SITU_GLU}) {
+        BankSpec spec = small();
+        spec.input_dim = spec.intermediate_dim = 128;
+        spec.maths = {static_cast<enum plec_activation>(activation), 0.007, 0, 0.007, 0.007};
+        Bank bank(spec);
+        Step step = make_step(bank.get(), 24, 1, 11);
+        CudaDevice cuda;
+        UploadedBank uploaded(&cuda, bank.get());
+        Distances d = distances(CudaLaunch(&cuda, uploaded.get(), step).run(),
+                                reference_step(bank.get(), step, PLEC_REFERENCE_BF16),
+                                reference_step(bank.get(), step));
+        EXPECT_GT(d.rule, near_exact) << activation;
+        EXPECT_NEAR(d.launch, d.rule, 0.01 * d.rule) << activation;
+    }
+}
+
+/* The same of single tokens of a tiny layer, among them some whose outputs are nearly 0 by chance.
+ */
+TEST(CudaExperts, AreAsFarFromTheExactResultAsTheRuleIsTokenByToken) {
+    BankSpec spec = small();
+    spec.input_dim = 32, spec.output_dim = 8;
+    spec.maths.activation = PLEC_RELU_SQR;
+    Bank bank(spec);
+    Step step = make_step(bank.get(), 64, 1, 11);
+    CudaDevice cuda;
+    UploadedBank uploaded(&cuda, bank.get());
+    std::vector<float> y = CudaLaunch(&cuda, uploaded.get(), step).run();
+    std::vector<double> rule = reference_step(bank.get(), step, PLEC_REFERENCE_BF16),
+                        exact = reference_step(bank.get(), step);
+    int n_beyond = 0;
+    for (ptrdiff_t t = 0; t < 64; t++) {
+        Distances d = distances({y.begin() + 8 * t, y.begin() + 8 * t + 8},
+                                {rule.begin() + 8 * t, rule.begin() + 8 * t + 8},
+                                {exact.begin() + 8 * t, exact.begin() + 8 * t + 8});
+        EXPECT_NEAR(d.launch, d.rule, 0.01 * d.rule) << t;
+        n_beyond += d.rule > near_exact;
+    }
+    EXPECT_GT(n_beyond, 0);
+}
+
 TEST(CudaExperts, KnowEveryFusionBiasAndScale) {
     for (int fusion = PLEC_NOT_FUSED; fusion <= PLEC_FUSED_INTERLEAVED; fusion++)
         for (int bias : {-1, int(PLEC_FORMAT_F32), int(PLEC_FORMAT_F16), int(PLEC_FORMAT_BF16)}) {

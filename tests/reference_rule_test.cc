@@ -94,4 +94,60 @@ TEST(ReferenceRule, DownRoundsByItsOwnFormat) {
     EXPECT_LT(difference, 4e-6); /* only what the activation made is rounded */
 }
 
+/* What the rule costs layers of h channels: the mean over some, and the most. Limits are c times
+ * the root mean square of what they clamp. */
+struct Cost {
+    double mean, most;
+};
+Cost cost_of(int activation, uint32_t h, double c, uint32_t n_tokens) {
+    const int n = 24;
+    Cost cost = {0, 0};
+    for (int seed = 1; seed <= n; seed++) {
+        BankSpec spec;
+        spec.gate = spec.up = spec.down = PLEC_FORMAT_BF16;
+        spec.input_dim = spec.intermediate_dim = spec.output_dim = h;
+        spec.n_entries = 1, spec.seed = static_cast<uint32_t>(seed);
+        double rms = 0.06 * std::sqrt(h);
+        spec.maths = {static_cast<enum plec_activation>(activation), c * rms, 1.702, c * rms,
+                      c * rms};
+        Bank bank(spec);
+        Step step = make_step(bank.get(), n_tokens, 1, static_cast<uint32_t>(17 * seed));
+        double one = nmse_of(reference_step(bank.get(), step, PLEC_REFERENCE_BF16),
+                             reference_step(bank.get(), step));
+        cost.mean += one / n;
+        cost.most = one > cost.most ? one : cost.most;
+    }
+    return cost;
+}
+
+/* A rounding to bf16 is 2.8e-6 of a number's square; x is rounded as gate and as up see it, and
+ * act. Squaring the gate's value doubles its part. */
+TEST(ReferenceRule, CostsThreeRoundingsOnAverageAtAnySize) {
+    for (uint32_t h : {32u, 128u}) {
+        Cost silu = cost_of(PLEC_SILU, h, 1, 8), square = cost_of(PLEC_RELU_SQR, h, 1, 8);
+        EXPECT_NEAR(silu.mean, 8.6e-6, 1e-6) << h;
+        EXPECT_NEAR(square.mean, 1.0e-5, 2e-6) << h;
+    }
+}
+
+/* The allowance of 4e-5 holds every activation whose limits are of the size of what they clamp,
+ * from a few hundred outputs on; of few outputs some are by chance nearly 0. */
+TEST(ReferenceRule, StaysWithinTheAllowanceWhereLimitsAreNoSmallerThanValues) {
+    for (int activation = 0; activation < PLEC_N_ACTIVATIONS; activation++)
+        for (double c : {1.0, 1000.0})
+            EXPECT_LT(cost_of(activation, 128, c, 8).most, 4e-5) << activation << " " << c;
+}
+
+/* Of what a limit far below it clamps, its side of zero is left, and that is nearly a matter of
+ * chance for c of all values: the cost is theirs, in each factor 2.2e-6 / c. */
+TEST(ReferenceRule, CostsMoreTheSmallerALimitIsBesideWhatItClamps) {
+    for (int activation : {PLEC_CLAMPED_GATED, PLEC_SILU_STEP, PLEC_SITU_GLU}) {
+        Cost tenth = cost_of(activation, 128, 0.1, 8),
+             hundredth = cost_of(activation, 128, 0.01, 8);
+        EXPECT_LT(tenth.mean, 1e-5 + 5e-6 / 0.1) << activation;
+        EXPECT_LT(hundredth.mean, 1e-5 + 5e-6 / 0.01) << activation;
+        EXPECT_GT(hundredth.mean, 4e-5) << activation;
+    }
+}
+
 } // namespace
