@@ -56,6 +56,15 @@ TEST_P(CudaMmSyncFormats, TakesLongRowsInSteps) {
     expect_case(spec, 3, 1);
 }
 
+/* 70 rows of one expert: a tile of 64 and one of 6 of that width. */
+TEST_P(CudaMmSyncFormats, TakesManyRowsInWideTiles) {
+    int format = MM_FORMATS[GetParam()];
+    BankSpec spec = mm_spec(format, format, format, 32, 40);
+    spec.input_dim = whole_blocks(format, 288); /* past a step of any format */
+    spec.n_entries = 1;
+    expect_case(spec, 70, 1);
+}
+
 std::string mm_name(const testing::TestParamInfo<size_t> &test) {
     return plec_format_find(MM_FORMATS[test.param])->name;
 }
@@ -68,7 +77,8 @@ TEST(CudaMmSync, TakesAnyNumberOfRowsOfAnExpert) {
         spec.n_entries = 9;
         Bank bank(spec);
         SCOPED_TRACE(plec_format_find(format)->name);
-        expect_case(spec, step_with_rows(bank.get(), {0, 1, 7, 8, 9, 31, 33, 0, 65}));
+        expect_case(spec, step_with_rows(bank.get(), {0, 1, 7, 8, 9, 31, 33, 0, 64}));
+        expect_case(spec, step_with_rows(bank.get(), {3, 65, 0, 32, 129}));
     }
 }
 
@@ -95,6 +105,8 @@ TEST(CudaMmSync, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
             BankSpec spec = mm_spec(format, format, PLEC_FORMAT_Q8_0, 1024, 96);
             spec.n_entries = 3;
             expect_case(spec, 13, 2);
+            spec.n_entries = 1;
+            expect_case(spec, 65, 1);
         }
     }
     plec_emu_set_schedule(PLEC_EMU_FIFO, 0);
@@ -135,17 +147,19 @@ TEST(CudaMmSync, GivesATokenTheSameBitsAloneAndAmongMany) {
         MmDevice cuda;
         Bank bank(spec);
         PackedBank uploaded(&cuda, bank.get());
-        Step many = make_step(bank.get(), 21, 1, 7);
+        Step many = make_step(bank.get(), 67, 1, 7);
         std::vector<float> all = run_with_canary(&cuda, uploaded.get(), many);
         size_t in = spec.input_dim, out = spec.output_dim;
-        for (size_t t : {size_t(0), size_t(20)}) {
-            Step one = many;
-            one.n_tokens = 1;
-            one.ids = {many.ids[t]}, one.weights = {many.weights[t]};
-            one.x.assign(many.x.begin() + t * in, many.x.begin() + (t + 1) * in);
-            std::vector<float> alone = run_with_canary(&cuda, uploaded.get(), one);
-            EXPECT_EQ(memcmp(alone.data(), &all[t * out], out * sizeof(float)), 0) << t;
-        }
+        for (uint32_t n : {1u, 21u}) /* narrow tiles and those of 32 */
+            for (uint32_t t : {0u, 46u}) {
+                Step few = many;
+                few.n_tokens = n;
+                few.ids.resize(n), few.weights.assign(&many.weights[t], &many.weights[t] + n);
+                few.x.assign(many.x.begin() + t * in, many.x.begin() + (t + n) * in);
+                std::vector<float> got = run_with_canary(&cuda, uploaded.get(), few);
+                EXPECT_EQ(memcmp(got.data(), &all[t * out], n * out * sizeof(float)), 0)
+                    << n << " from " << t;
+            }
     }
 }
 

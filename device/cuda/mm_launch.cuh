@@ -74,9 +74,11 @@ static int plec_mm_launch_product(const struct plec_mm_args *mm, cudaStream_t st
 template <class F> struct plec_mm_sync_kernel {
     static struct plec_mm_staging staging(void) { return plec_mm_staging_of<F>(); }
     static int launch(const struct plec_mm_args *mm, cudaStream_t stream) {
-        return mm->rows.width == PLEC_MM_NARROW
-                   ? plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream)
-                   : plec_mm_launch_product<F, PLEC_MM_WIDE>(mm, stream);
+        if (mm->rows.width == PLEC_MM_NARROW)
+            return plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream);
+        if (mm->rows.width == PLEC_MM_WIDE)
+            return plec_mm_launch_product<F, PLEC_MM_WIDE>(mm, stream);
+        return plec_mm_launch_product<F, F::widest>(mm, stream);
     }
 };
 
@@ -153,7 +155,7 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         0,                                                                                         \
         false,                                                                                     \
         PLEC_CUDA_ORDER_MMA,                                                                       \
-        {PLEC_MM_NARROW, PLEC_MM_WIDE, PLEC_MM_WIDE},                                              \
+        {PLEC_MM_NARROW, PLEC_MM_WIDE, plec_fragment_##name::widest},                              \
         plec_mm_gate_up<plec_fragment_##name>,                                                     \
         plec_mm_down<plec_fragment_##name>,                                                        \
         NULL,                                                                                      \
@@ -163,6 +165,6 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
         plec_mm_workspace,                                                                         \
         {plec_mm_shape<plec_fragment_##name, PLEC_MM_NARROW>::BYTES,                               \
          plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES,                                 \
-         plec_mm_shape<plec_fragment_##name, PLEC_MM_WIDE>::BYTES}};
+         plec_mm_shape<plec_fragment_##name, plec_fragment_##name::widest>::BYTES}};
 
 #endif

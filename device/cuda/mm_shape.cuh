@@ -20,7 +20,9 @@ template <class F, int NT> struct plec_mm_shape {
         HAS_SUMS = F::offset != 0 || F::has_minimum,
         BLOCK = F::block < 32 ? 16 : 32,
         STEP_SUMS = HAS_SUMS ? F::k_step / BLOCK : 0,
-        TOKEN_PITCH = F::k_step * 2 + 64,
+        /* The halves of every 128 bytes of odd rows of tokens are exchanged, so that the two rows
+         * that eight lanes read together lie in different banks. */
+        TOKEN_PITCH = F::k_step * 2,
         TOKEN_THREADS = THREADS / NT, /* threads that copy one token */
         /* byte offsets in a stage */
         RECORDS = ROWS * F::lane_words * 16,

@@ -9,8 +9,7 @@
  * One step is k_step columns in a stage of shared memory, STAGES of them in flight by cp.async:
  *   codes    each lane copies what it will read itself, in the order it will
  *   records  row by row                   supers  likewise
- *   tokens   [NT][k_step] bf16, rows 64 bytes more than a multiple of 128 apart: eight lanes read
- *            two rows in different banks
+ *   tokens   [NT][k_step] bf16; eight lanes read two rows in different banks (mm_shape.cuh)
  *   sums     [k_step / block][NT] f32
  * Afterwards the same memory holds the tile's products as [NT][68] f32, and each thread finishes
  * outputs of neighbouring channels.
@@ -109,8 +108,9 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
 
     static __device__ __forceinline__ uint4 tokens_of(const unsigned char *stage, int b, int i) {
         unsigned lane = threadIdx.x % 32;
+        int odd = (int)(lane / 4 % 2) * 64;
         return plec_load_16(stage + S::TOKENS + (lane / 4 + i * 8) * S::TOKEN_PITCH + b * 64 +
-                            lane % 4 * 16);
+                            (b % 2 ? -odd : odd) + lane % 4 * 16);
     }
     /* The sums of block s for tokens 2c and 2c + 1. */
     static __device__ __forceinline__ float2 sums_of(const unsigned char *stage, int s, int i) {

@@ -10,6 +10,7 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_token_
     const uint16_t *token;
     const float *sums;
     unsigned token_to, sums_to; /* in a stage */
+    int odd;                    /* 64 in a row whose halves of 128 bytes are exchanged */
     bool there;
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args,
@@ -22,10 +23,17 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_token_
         if (tokens.row != NULL) row = tokens.row[row];
         uint32_t column = work.first_step * F::k_step;
         token = tokens.x + plec_cuda_at(row, tokens.pitch) + column + first * 8;
-        token_to = S::TOKENS + n * S::TOKEN_PITCH + first * 16;
+        odd = (int)(n % 2) * 64;
+        token_to = S::TOKENS + n * S::TOKEN_PITCH +
+                   (S::TOKEN_THREADS < 8 ? first * 16 : (first * 16 ^ (unsigned)odd));
         if constexpr (!S::HAS_SUMS) return;
         sums = tokens.sums + plec_cuda_at(row, tokens.pitch / S::BLOCK) + column / S::BLOCK + first;
         sums_to = S::SUMS + (first * NT + n) * 4;
+    }
+
+    /* Where eight threads or more copy a row, a thread's chunks are all in one half. */
+    __device__ __forceinline__ int exchange(int q) const {
+        return S::TOKEN_THREADS >= 8 ? 0 : q * 16 & 64 ? -odd : odd;
     }
 
     /* Starts the copies of the step from column k on into the stage at `to`. */
@@ -34,7 +42,7 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_token_
 #pragma unroll
         for (int q = 0; q < F::k_step / 8; q += S::TOKEN_THREADS)
             if (F::k_step / 8 >= S::TOKEN_THREADS || first < F::k_step / 8)
-                plec_copy_async_16(to + token_to + q * 16, token + q * 8,
+                plec_copy_async_16(to + token_to + q * 16 + exchange(q), token + q * 8,
                                    there && k + (q + first) * 8 < k_end);
         token += F::k_step;
         if constexpr (S::HAS_SUMS) load_sums(to, k, k_end);

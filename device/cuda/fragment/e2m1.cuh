@@ -162,7 +162,7 @@ struct plec_fragment_gguf_nvfp4 : plec_fragment_e2m1 {
 
 struct plec_fragment_fp4_larql : plec_fragment_e2m1 {
     typedef plec_fragment_inline<256, sizeof(struct plec_fp4_larql_block)> file;
-    enum { record_words = 2, super_words = 1, unit = plec_fragment_e2m1::unit + 16 };
+    enum { record_words = 2, super_words = 1, widest = 32, unit = plec_fragment_e2m1::unit + 16 };
     PLEC_HD const uint8_t *at(const plec_fragment_row &row, uint32_t k) {
         return row.blocks + (size_t)(k / 256) * 137;
     }
