@@ -303,6 +303,77 @@ PRODUCT_MISTAKE(WgmmaOperandOverwrittenTooEarly, "wgmma-overwrite", OPERAND_OVER
 PRODUCT_MISTAKE(WarpgroupDisagreesOnAWgmma, "wgmma", DESCRIPTORS_DIFFER)
 PRODUCT_MISTAKE(WgmmaOperandOutsideSharedMemory, "smem-oob", OPERAND_OUT_OF_BOUNDS)
 
+/* ---- wgmma with operand A in registers ------------------------------------------------------- */
+
+enum Registers {
+    RIGHT_ORDER,
+    A_CHANGED,
+    A_CHANGED_LATER,
+    SUM_WRITTEN,
+    WRONG_STRIDE,
+    COPY_NOT_FENCED
+};
+
+/* d[64][8] = a[64][32] * b[8][32], a by registers, both ones: b in 8 x 8 parts, a row's four after
+ * each other, copied by cp.async. */
+template <Registers HOW> __global__ void product_registers(const unsigned short *b, float *out) {
+    PLEC_SHARED_DYNAMIC(raw); /* 512 bytes, and 512 that nobody writes */
+    const unsigned ones = 0x3f803f80u;
+    unsigned start = plec_shared_address(raw);
+    if (threadIdx.x < 32) plec_copy_async_16(start + threadIdx.x * 16, b + threadIdx.x * 8, true);
+    plec_copy_async_commit();
+    plec_copy_async_wait<0>();
+    if (HOW != COPY_NOT_FENCED) plec_fence_proxy_async();
+    __syncthreads();
+    unsigned a[2][4] = {{ones, ones, ones, ones}, {ones, ones, ones, ones}};
+    uint64_t db = plec_wgmma_descriptor_plain(start, HOW == WRONG_STRIDE ? 512 : 128, 512);
+    float d[4] = {};
+    plec_wgmma_fence();
+    plec_wgmma_bf16(d, a[0], db, 0);
+    plec_wgmma_commit();
+    if (HOW == A_CHANGED) a[0][2] = 0;
+    plec_wgmma_fence();
+    plec_wgmma_bf16(d, a[1], db + (256 >> 4), 1);
+    plec_wgmma_commit();
+    plec_wgmma_wait<1>();
+    a[0][1] = 0;
+    if (HOW == A_CHANGED_LATER) a[1][3] = 0;
+    if (HOW == SUM_WRITTEN) d[1] = 0;
+    plec_wgmma_wait<0>();
+    out[threadIdx.x] = d[0];
+}
+
+template <Registers HOW> float run_registers(cudaStream_t stream, int *b, int *out, int *host) {
+    unsigned short *ones = (unsigned short *)host;
+    for (int i = 0; i < 256; i++)
+        ones[i] = 0x3f80;
+    EXPECT_EQ(cudaSuccess, cudaMemcpyAsync(b, ones, 512, cudaMemcpyHostToDevice, stream));
+    PLEC_LAUNCH(product_registers<HOW>, dim3(1), dim3(128), 1024, stream, (const unsigned short *)b,
+                (float *)out);
+    float sum = 0;
+    EXPECT_EQ(cudaSuccess,
+              cudaMemcpyAsync(&host[512], out, sizeof sum, cudaMemcpyDeviceToHost, stream));
+    EXPECT_EQ(cudaSuccess, cudaStreamSynchronize(stream));
+    memcpy(&sum, &host[512], sizeof sum);
+    return sum;
+}
+
+#define REGISTERS_MISTAKE(name, kind, how)                                                         \
+    TEST_F(Mistakes, name) {                                                                       \
+        expect_reported(kind, [&](bool wrong) {                                                    \
+            if (wrong)                                                                             \
+                run_registers<how>(a, d, e, h);                                                    \
+            else                                                                                   \
+                EXPECT_EQ(32.0f, run_registers<RIGHT_ORDER>(a, d, e, h));                          \
+        });                                                                                        \
+    }
+
+REGISTERS_MISTAKE(WgmmaOperandAChangedBeforeTheWait, "wgmma-registers", A_CHANGED)
+REGISTERS_MISTAKE(WgmmaOperandAChangedWhileALaterOneIsWaitedFor, "wgmma-registers", A_CHANGED_LATER)
+REGISTERS_MISTAKE(WgmmaSumsWrittenBeforeTheWait, "wgmma", SUM_WRITTEN)
+REGISTERS_MISTAKE(WgmmaOperandByAWrongStride, "uninit", WRONG_STRIDE)
+REGISTERS_MISTAKE(CopiesReadByWgmmaWithoutAProxyFence, "proxy-fence", COPY_NOT_FENCED)
+
 TEST_F(Mistakes, SumsOfWgmmaReadBeforeTheWaitAreNotNumbers) {
     float sum[2];
     expect_clean([&] { run_product<SUM_READ_EARLY>(a, d); });

@@ -217,6 +217,29 @@ PLEC_PTX_FUNCTION void plec_mma_s8(int (&d)[4], const unsigned (&a)[4], unsigned
 }
 
 #ifdef PLEC_HAS_SM90
+/* ---- sm_90: pairs of bf16 -------------------------------------------------------------------- */
+
+/* Sum and product of two pairs, each rounded once; subnormals are kept. */
+PLEC_PTX_FUNCTION uint32_t plec_add_bf16x2(uint32_t x, uint32_t y) {
+#ifdef PLEC_CUDA_EMULATED
+    return plec_emu::add_bf16x2(x, y);
+#else
+    uint32_t out;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(x), "r"(y));
+    return out;
+#endif
+}
+
+PLEC_PTX_FUNCTION uint32_t plec_mul_bf16x2(uint32_t x, uint32_t y) {
+#ifdef PLEC_CUDA_EMULATED
+    return plec_emu::mul_bf16x2(x, y);
+#else
+    uint32_t out;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(x), "r"(y));
+    return out;
+#endif
+}
+
 /* ---- sm_90: stmatrix, dependent launches ----------------------------------------------------- */
 
 /* Four 8x8 matrices to shared memory; addresses as ldmatrix. */

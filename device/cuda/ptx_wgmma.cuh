@@ -2,16 +2,18 @@
  *
  *     d[64][n] (+)= a[64][16] * b[16][n]      bf16 or f16 operands, f32 accumulators
  *
- * n is told by the number of accumulators a thread holds, n / 2: 8, 16, 32, 64, 128 or 256. The
- * layout of d within a 16-row slab of a warp is that of mma.m16n8k16, eight columns after eight.
- * B lies in shared memory, K-major (for each of n columns its k in a row), behind a descriptor; A
- * likewise (64 rows), or in registers as the fragment of mma.m16n8k16.
+ * n is told by the number of accumulators a thread holds, n / 2: n is 8, 256, or a multiple of 16
+ * up to 128. The layout of d within a 16-row slab of a warp is that of mma.m16n8k16, eight columns
+ * after eight. B lies in shared memory, K-major (for each of n columns its k in a row), behind a
+ * descriptor; A likewise (64 rows), or in registers as the fragment of mma.m16n8k16.
  *
+ *     plec_wgmma_hold(d);            // for the compiler; a likewise
  *     plec_wgmma_fence();            // registers and shared memory are ready
  *     plec_wgmma_bf16(d, a, b, 0);   // 0: d is not read, the first product of a sum
  *     plec_wgmma_bf16(d, a, b, 1);
  *     plec_wgmma_commit();
  *     plec_wgmma_wait<0>();          // d may be read, a and b written, from here on
+ *     plec_wgmma_hold(d);
  */
 #ifndef PLEC_DEVICE_CUDA_PTX_WGMMA_CUH
 #define PLEC_DEVICE_CUDA_PTX_WGMMA_CUH
@@ -33,6 +35,28 @@ PLEC_PTX_FUNCTION void plec_wgmma_commit(PLEC_HERE_ONLY) {
 template <int N> PLEC_PTX_FUNCTION void plec_wgmma_wait(PLEC_HERE_ONLY) {
     PLEC_PTX(wgmma_wait(N, file_, line_), asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N)
                                                        : "memory"));
+}
+
+/* Holds registers in place for the compiler, which sees no order between them and the instructions
+ * above: what is written before stays before, what is read behind stays behind. Accumulators and
+ * operand A are held before the fence, accumulators again after the wait. */
+template <int N> PLEC_PTX_FUNCTION void plec_wgmma_hold(float (&d)[N]) {
+#ifndef PLEC_CUDA_EMULATED
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+#else
+    (void)d;
+#endif
+}
+template <int N> PLEC_PTX_FUNCTION void plec_wgmma_hold(unsigned (&a)[N]) {
+#ifndef PLEC_CUDA_EMULATED
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(a[i])::"memory");
+#else
+    (void)a;
+#endif
 }
 
 /* The descriptor of an operand whose rows are 64 elements (128 bytes) swizzled by 128 bytes, eight
@@ -77,12 +101,12 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
 #define PLEC_WGMMA_D4  "%0,%1,%2,%3"
 #define PLEC_WGMMA_D8  PLEC_WGMMA_D4 ",%4,%5,%6,%7"
 #define PLEC_WGMMA_D16 PLEC_WGMMA_D8 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define PLEC_WGMMA_D32                                                                             \
-    PLEC_WGMMA_D16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define PLEC_WGMMA_D64                                                                             \
-    PLEC_WGMMA_D32                                                                                 \
-    ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"                             \
-    ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define PLEC_WGMMA_D24 PLEC_WGMMA_D16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define PLEC_WGMMA_D32 PLEC_WGMMA_D24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define PLEC_WGMMA_D40 PLEC_WGMMA_D32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define PLEC_WGMMA_D48 PLEC_WGMMA_D40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define PLEC_WGMMA_D56 PLEC_WGMMA_D48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define PLEC_WGMMA_D64 PLEC_WGMMA_D56 ",%56,%57,%58,%59,%60,%61,%62,%63"
 #define PLEC_WGMMA_D128                                                                            \
     PLEC_WGMMA_D64                                                                                 \
     ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"                             \
@@ -93,7 +117,11 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
 #define PLEC_WGMMA_O4(i)   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define PLEC_WGMMA_O8(i)   PLEC_WGMMA_O4(i), PLEC_WGMMA_O4(i + 4)
 #define PLEC_WGMMA_O16(i)  PLEC_WGMMA_O8(i), PLEC_WGMMA_O8(i + 8)
+#define PLEC_WGMMA_O24(i)  PLEC_WGMMA_O16(i), PLEC_WGMMA_O8(i + 16)
 #define PLEC_WGMMA_O32(i)  PLEC_WGMMA_O16(i), PLEC_WGMMA_O16(i + 16)
+#define PLEC_WGMMA_O40(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O8(i + 32)
+#define PLEC_WGMMA_O48(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O16(i + 32)
+#define PLEC_WGMMA_O56(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O24(i + 32)
 #define PLEC_WGMMA_O64(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O32(i + 32)
 #define PLEC_WGMMA_O128(i) PLEC_WGMMA_O64(i), PLEC_WGMMA_O64(i + 64)
 
@@ -121,10 +149,13 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
 PLEC_WGMMA_BOTH(8, 4, 4, 5, 6, 7, 8, 9)
 PLEC_WGMMA_BOTH(16, 8, 8, 9, 10, 11, 12, 13)
 PLEC_WGMMA_BOTH(32, 16, 16, 17, 18, 19, 20, 21)
+PLEC_WGMMA_BOTH(48, 24, 24, 25, 26, 27, 28, 29)
 PLEC_WGMMA_BOTH(64, 32, 32, 33, 34, 35, 36, 37)
+PLEC_WGMMA_BOTH(80, 40, 40, 41, 42, 43, 44, 45)
+PLEC_WGMMA_BOTH(96, 48, 48, 49, 50, 51, 52, 53)
+PLEC_WGMMA_BOTH(112, 56, 56, 57, 58, 59, 60, 61)
 PLEC_WGMMA_BOTH(128, 64, 64, 65, 66, 67, 68, 69)
 PLEC_WGMMA_BOTH(256, 128, 128, 129, 130, 131, 132, 133)
-
 #endif
 #endif
 

@@ -41,6 +41,10 @@ void mma_bf16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char 
 void mma_f16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line);
 void mma_s8(int *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line);
 
+/* ---- pairs of bf16 --------------------------------------------------------------------------- */
+uint32_t add_bf16x2(uint32_t x, uint32_t y);
+uint32_t mul_bf16x2(uint32_t x, uint32_t y);
+
 /* ---- between blocks and grids ---------------------------------------------------------------- */
 uint32_t load_acquire(const uint32_t *from, const char *file, int line);
 void store_release(uint32_t *to, uint32_t value, const char *file, int line);

@@ -1,6 +1,6 @@
-/* matrix.cc: ldmatrix, stmatrix, mma.sync. Fragments as the PTX manual draws them: lane 4 g + c
- * holds row g, columns 2 c and 2 c + 1 of each 8x8 part. Products are summed in f32 in the order of
- * k. */
+/* matrix.cc: ldmatrix, stmatrix, mma.sync, and pairs of bf16. Fragments as the PTX manual draws
+ * them: lane 4 g + c holds row g, columns 2 c and 2 c + 1 of each 8x8 part. Products are summed in
+ * f32 in the order of k. */
 #include "tests/emu/check.h"
 #include "tests/emu/collective.h"
 #include "tests/emu/instructions.h"
@@ -164,6 +164,27 @@ void mma_f16(float *d, const unsigned *a, unsigned b0, unsigned b1, const char *
 void mma_s8(int *d, const unsigned *a, unsigned b0, unsigned b1, const char *file, int line) {
     Mma mma = {d, a, {b0, b1}};
     collective({"mma.m16n8k32.s8", ALL, &mma, complete_8, PLEC_EMU_MMA, true, false, file, line});
+}
+
+/* ---- pairs of bf16 --------------------------------------------------------------------------- */
+
+/* To nearest, ties to even; what is beyond the largest becomes infinite. */
+static uint32_t narrow(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (value != value) return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+uint32_t add_bf16x2(uint32_t x, uint32_t y) {
+    return narrow(bf16_to_float(x & 0xffff) + bf16_to_float(y & 0xffff)) |
+           narrow(bf16_to_float(x >> 16) + bf16_to_float(y >> 16)) << 16;
+}
+
+/* A product of two bf16 is an f32, but where it is subnormal and would be rounded twice. */
+uint32_t mul_bf16x2(uint32_t x, uint32_t y) {
+    return narrow(bf16_to_float(x & 0xffff) * bf16_to_float(y & 0xffff)) |
+           narrow(bf16_to_float(x >> 16) * bf16_to_float(y >> 16)) << 16;
 }
 
 } // namespace plec_emu

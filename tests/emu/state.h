@@ -136,6 +136,7 @@ struct Wgmma {
     float *d[128];                /* of each thread: n / 2 accumulators */
     std::vector<float> held[128]; /* their values, while NaN stands in their place */
     unsigned fragment[128][4];
+    const unsigned *registers[128]; /* where the fragments came from: unchanged until it is done */
     int n_issued = 0;
     Place place;
 };

@@ -7,10 +7,12 @@
 #include "tests/emu/instructions.h"
 #include "tests/emu/numbers.h"
 #include "tests/emu/scheduler.h"
+#include "tests/emu/settings.h"
 #include "tests/emu/shared.h"
 #include "tests/emu/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace plec_emu {
@@ -44,6 +46,8 @@ static unsigned half_row(const Descriptor &d, unsigned row, unsigned h) {
 }
 
 static float widen(int kind, unsigned bits) {
+    bool subnormal = kind == WGMMA_BF16 ? (bits & 0x7f80) == 0 : (bits & 0x7c00) == 0;
+    if (subnormal && settings.flush_subnormals) return 0;
     return kind == WGMMA_BF16 ? bf16_to_float(bits) : half_to_float(bits);
 }
 
@@ -70,8 +74,21 @@ static void read_operand(float *out, const Wgmma &op, uint64_t bits, int n_rows)
         }
 }
 
+/* A GPU reads the registers of operand A at any time until the product is done. */
+static void check_registers(const Wgmma &op) {
+    for (int t = 0; t < GROUP; t++)
+        if (!std::equal(op.fragment[t], op.fragment[t] + 4, op.registers[t])) {
+            report("wgmma-registers",
+                   "%s: registers of operand A changed before the wait, warp %d lane %d of the "
+                   "warpgroup, %s",
+                   place_text(op.place).c_str(), t / 32, t % 32, who(running).c_str());
+            return;
+        }
+}
+
 /* The fragments of the 128 threads as out[64][16]; a warp has 16 rows. */
 static void read_fragments(float *out, const Wgmma &op) {
+    check_registers(op);
     for (int t = 0; t < GROUP; t++) {
         int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
         for (int r = 0; r < 4; r++) {
@@ -90,8 +107,20 @@ static float *element(const Wgmma &op, int row, int column) {
     return &op.d[thread][column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
 }
 
+/* Whoever writes them before the wait loses what he wrote, or the product. */
+static void check_accumulators(const Wgmma &op) {
+    for (int t = 0; t < GROUP; t++)
+        for (size_t i = 0; i < op.held[t].size(); i++)
+            if (!std::isnan(op.d[t][i])) {
+                report("wgmma", "%s: accumulators were written before the wait, %s",
+                       place_text(op.place).c_str(), who(running).c_str());
+                return;
+            }
+}
+
 static void execute(const Wgmma &op) {
-    static float a[ROWS * K], b[MAX_N * K];
+    check_accumulators(op);
+    static float a[ROWS * K], b[MAX_N * K], transposed[K * MAX_N], sums[MAX_N];
     for (int t = 0; t < GROUP; t++)
         std::copy(op.held[t].begin(), op.held[t].end(), op.d[t]);
     if (op.from_registers)
@@ -99,14 +128,18 @@ static void execute(const Wgmma &op) {
     else
         read_operand(a, op, op.a, ROWS);
     read_operand(b, op, op.b, op.n);
-    for (int row = 0; row < ROWS; row++)
-        for (int column = 0; column < op.n; column++) {
-            float *to = element(op, row, column);
-            float sum = op.scale ? *to : 0.0f;
-            for (int k = 0; k < K; k++)
-                sum += a[row * K + k] * b[column * K + k];
-            *to = sum;
-        }
+    for (int k = 0; k < K; k++)
+        for (int column = 0; column < op.n; column++)
+            transposed[k * MAX_N + column] = b[column * K + k];
+    for (int row = 0; row < ROWS; row++) {
+        for (int column = 0; column < op.n; column++)
+            sums[column] = op.scale ? *element(op, row, column) : 0.0f;
+        for (int k = 0; k < K; k++)
+            for (int column = 0; column < op.n; column++)
+                sums[column] += a[row * K + k] * transposed[k * MAX_N + column];
+        for (int column = 0; column < op.n; column++)
+            *element(op, row, column) = sums[column];
+    }
 }
 
 /* ---- issue and wait -------------------------------------------------------------------------- */
@@ -141,14 +174,32 @@ static Wgmma &issue(const Wgmma &op, const char *file, int line) {
 }
 
 /* Accumulators may not be read before the wait: until then they are NaN. Of several products that
- * follow each other into the same ones, the first holds their values. */
+ * follow each other into the same ones, the first that is not done holds their values. */
+static void hide_accumulators(Wgmma &op, int t) {
+    float *d = op.d[t];
+    op.held[t].assign(d, d + op.n / 2);
+    std::fill(d, d + op.n / 2, std::numeric_limits<float>::quiet_NaN());
+}
+
 static void take_accumulators(Wgmma &op, float *d) {
     int t = running->index % GROUP;
     op.d[t] = d;
     for (const Wgmma &before : warpgroup().issued)
         if (&before != &op && before.d[t] == d) return;
-    op.held[t].assign(d, d + op.n / 2);
-    std::fill(d, d + op.n / 2, std::numeric_limits<float>::quiet_NaN());
+    hide_accumulators(op, t);
+}
+
+/* The first product under way is done: the next into the same accumulators hides them again. */
+static void retire(Warpgroup &group) {
+    Wgmma done = group.issued.front();
+    group.issued.pop_front();
+    group.n_done++;
+    for (int t = 0; t < GROUP; t++)
+        for (Wgmma &op : group.issued)
+            if (op.d[t] == done.d[t]) {
+                hide_accumulators(op, t);
+                break;
+            }
 }
 
 static void count_issue(Wgmma &op) {
@@ -186,8 +237,8 @@ void wgmma_registers(WgmmaKind kind, int n, float *d, const unsigned *a, uint64_
     Wgmma &joined = issue(op, file, line);
     take_accumulators(joined, d);
     int t = running->index % GROUP;
-    for (int r = 0; r < 4; r++)
-        joined.fragment[t][r] = a[r];
+    joined.registers[t] = a;
+    std::copy(a, a + 4, joined.fragment[t]);
     count_issue(joined);
 }
 
@@ -214,8 +265,7 @@ void wgmma_wait(int n_under_way, const char *file, int line) {
             continue;
         }
         execute(group.issued.front());
-        group.issued.pop_front();
-        group.n_done++;
+        retire(group);
     }
 }
 

@@ -1,5 +1,5 @@
 /* wgmma.cu: products of a warpgroup against scalar ones: operands by both ways, several n, sums
- * over several products. */
+ * over several products; subnormal operands; and what pairs of bf16 make of them. */
 #include "device/cuda/ptx_wgmma.cuh"
 #include "tests/emu/contract/array.cuh"
 
@@ -66,13 +66,18 @@ static __global__ void __launch_bounds__(128)
 #endif
 }
 
-template <int KIND, int N, int WAY> static void check_multiply(void) {
+/* codes: operand A has the bits 0 to 255, whole numbers times 2^-133, and B is times 2^64. */
+template <int KIND, int N, int WAY> static void check_multiply(bool codes = false) {
     std::vector<float> a(ROWS * K), b(N * K);
     std::vector<unsigned short> na(a.size()), nb(b.size());
-    for (size_t i = 0; i < a.size(); i++)
-        na[i] = narrow(KIND, a[i] = (float)((int)(i * 37 % 19) - 9));
-    for (size_t i = 0; i < b.size(); i++)
-        nb[i] = narrow(KIND, b[i] = (float)((int)(i * 29 % 13) - 6));
+    for (size_t i = 0; i < a.size(); i++) {
+        a[i] = codes ? (float)(i * 37 % 256) : (float)((int)(i * 37 % 19) - 9);
+        na[i] = codes ? (unsigned short)a[i] : narrow(KIND, a[i]);
+    }
+    for (size_t i = 0; i < b.size(); i++) {
+        b[i] = (float)((int)(i * 29 % 13) - 6);
+        nb[i] = narrow(KIND, codes ? ldexpf(b[i], 64) : b[i]);
+    }
     device_array<unsigned short> da(na), db(nb);
     device_array<float> dc(ROWS * N);
     auto kernel = multiply<KIND, N, WAY>;
@@ -85,7 +90,8 @@ template <int KIND, int N, int WAY> static void check_multiply(void) {
             float want = 0;
             for (int k = 0; k < K; k++)
                 want += a[m * K + k] * b[n * K + k];
-            EXPECT_SAME(got[m * N + n], want, "n %d [%d][%d]", N, m, n);
+            float sum = codes ? ldexpf(got[m * N + n], 133 - 64) : got[m * N + n];
+            EXPECT_SAME(sum, want, "n %d [%d][%d]", N, m, n);
         }
 }
 
@@ -98,5 +104,65 @@ CONTRACT(WgmmaMultipliesWhatDescriptorsName, 90) {
 CONTRACT(WgmmaTakesTheFirstOperandFromRegisters, 90) {
     check_multiply<BF16, 16, BY_REGISTERS>();
     check_multiply<F16, 32, BY_REGISTERS>();
+    check_multiply<BF16, 48, BY_REGISTERS>();
+    check_multiply<BF16, 80, BY_REGISTERS>();
+    check_multiply<BF16, 96, BY_REGISTERS>();
+    check_multiply<BF16, 112, BY_REGISTERS>();
     check_multiply<BF16, 128, BY_REGISTERS>();
+}
+
+/* mm_wg's codes, as in MmaTakesSubnormalBf16AsTheyAre. */
+CONTRACT(WgmmaTakesSubnormalBf16AsTheyAre, 90) {
+    check_multiply<BF16, 32, BY_REGISTERS>(true);
+    check_multiply<BF16, 128, BY_REGISTERS>(true);
+}
+
+/* ---- pairs of bf16 --------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(256)
+    pairs(const unsigned *x, const unsigned *y, unsigned *sums, unsigned *products) {
+#ifdef PLEC_HAS_SM90
+    int t = threadIdx.x;
+    sums[t] = plec_add_bf16x2(x[t], y[t]);
+    products[t] = plec_mul_bf16x2(x[t], y[t]);
+#else
+    (void)x, (void)y, (void)sums, (void)products;
+#endif
+}
+
+static void run_pairs(std::vector<unsigned> *sums, std::vector<unsigned> *products,
+                      const std::vector<unsigned> &x, const std::vector<unsigned> &y) {
+    std::vector<unsigned> nothing(x.size());
+    device_array<unsigned> dx(x), dy(y), ds(nothing), dp(nothing);
+    MUST(PLEC_LAUNCH(pairs, dim3(1), dim3(256), 0, 0, dx.data, dy.data, ds.data, dp.data));
+    *sums = ds.get();
+    *products = dp.get();
+}
+
+static float wide(unsigned bits) {
+    unsigned word = bits << 16;
+    float value;
+    memcpy(&value, &word, 4);
+    return value;
+}
+
+CONTRACT(PairsOfBf16KeepSubnormals, 90) {
+    std::vector<unsigned> x(256), offsets(256), large(256), small(256), sums, products;
+    for (unsigned i = 0; i < 256; i++) {
+        x[i] = i | (255 - i) << 16;
+        offsets[i] = 0x80808080u; /* -128 times 2^-133 */
+        large[i] = 0x7f007f00u;   /* 2^127 */
+        small[i] = 0x40004000u;   /* 2 */
+    }
+    run_pairs(&sums, &products, x, offsets);
+    for (int i = 0; i < 256; i++) {
+        EXPECT_SAME(ldexpf(wide(sums[i] & 0xffff), 133), (float)(i - 128), "%d less 128", i);
+        EXPECT_SAME(ldexpf(wide(sums[i] >> 16), 133), (float)(127 - i), "%d less 128", 255 - i);
+    }
+    run_pairs(&sums, &products, x, large);
+    for (int i = 0; i < 256; i++)
+        EXPECT_SAME(ldexpf(wide(products[i] & 0xffff), 6), (float)i, "%d times 2^127", i);
+    run_pairs(&sums, &products, x, small);
+    for (int i = 0; i < 128; i++)
+        EXPECT_SAME(ldexpf(wide(products[i] & 0xffff), 133), 2.0f * (float)i, "%d doubled", i);
 }
