@@ -76,6 +76,23 @@ TEST(CudaOpen, RunsPlainKernelsWhereTensorCoresFlushSubnormals) {
     CudaDevice cuda;
     EXPECT_STRNE(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "plain");
 }
+
+TEST(CudaOpen, RunsNoWgmmaWhereItFlushesSubnormals) {
+    char name[PLEC_KERNEL_NAME_MAX];
+    struct plec_device_info info;
+    plec_emu_set_wgmma_flushes(true);
+    {
+        CudaDevice cuda;
+        plec_device_get_info(&info, cuda.device);
+        EXPECT_EQ(strstr(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "mm_wg"),
+                  nullptr);
+    }
+    plec_emu_set_wgmma_flushes(false);
+    EXPECT_NE(std::string(info.name).find("without wgmma"), std::string::npos) << info.name;
+    CudaDevice cuda;
+    EXPECT_NE(strstr(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "L mm_wg"),
+              nullptr);
+}
 #endif
 
 TEST_F(Cuda, HasAKernelForEveryFormatAndNoOther) {

@@ -44,7 +44,8 @@ class StandIns : public Script {
              {"gpu_contract", "cuda_run_gpu_test", "cuda_device_gpu_test", "cuda_arrival_gpu_test",
               "cuda_experts_gpu_test", "cuda_graph_gpu_test", "cuda_plan_gpu_test",
               "cuda_route_gpu_test", "cuda_mm_fma_gpu_test", "cuda_mm_bulk_gpu_test",
-              "cuda_mm_sync_gpu_test", "cuda_mm_sync_slow_gpu_test", "plectrum"})
+              "cuda_mm_sync_gpu_test", "cuda_mm_sync_slow_gpu_test", "cuda_mm_wg_gpu_test",
+              "plectrum"})
             add(name, "exit 0");
         add("compute-sanitizer", "exit 0");
         add("gpu_ceilings", "echo device Some GPU, sm_90\n[ \"$1\" = --probe ] && exit 0\n"
@@ -84,12 +85,12 @@ TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
     ASSERT_EQ(script.run("--emulated --binaries '" PLEC_BINARY_DIR "'"), 0) << script.said();
     for (const char *step : {"contract", "ceilings", "cuda_device", "cuda_arrival", "cuda_experts",
                              "cuda_graph", "cuda_plan", "cuda_route", "cuda_mm_fma", "cuda_mm_bulk",
-                             "cuda_mm_sync", "run_fixtures", "matrix"})
+                             "cuda_mm_sync", "cuda_mm_wg", "run_fixtures", "matrix"})
         EXPECT_TRUE(script.says(std::string("ok       ") + step + ",")) << script.said();
     EXPECT_NE(script.log("contract").find("contract on sm_90: holds"), std::string::npos);
     for (const char *step :
          {"cuda_device", "cuda_arrival", "cuda_experts", "cuda_graph", "cuda_plan", "cuda_route",
-          "cuda_mm_fma", "cuda_mm_bulk", "cuda_mm_sync", "run_fixtures"})
+          "cuda_mm_fma", "cuda_mm_bulk", "cuda_mm_sync", "cuda_mm_wg", "run_fixtures"})
         EXPECT_TRUE(passed_some(script.log(step))) << step;
     EXPECT_TRUE(script.says("emulated")) << script.said();
     EXPECT_TRUE(script.says("no cuBLAS"));

@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 done
 case $total in '' | *[!0-9]*) usage ;; esac
 
-tests="device arrival experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow"
+tests="device arrival experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow mm_wg"
 
 # --- building and packing ---------------------------------------------------------------------------
 
@@ -230,6 +230,7 @@ for test in $tests; do
         route) filter='*Lowest*:*Ties*' ;;
         mm_fma | mm_bulk | mm_sync) filter='*WithoutAGate*' ;;
         mm_sync_slow) continue ;;
+        mm_wg) filter='*LongRows*/mxfp4' ;;
         esac
     fi
     step "cuda_$test" 60 "$(program "cuda_${test}_$suffix")" --gtest_filter="$filter"

@@ -45,7 +45,9 @@ HEAD
 facts | awk -v dynamic_file="${TMPDIR:-/tmp}/kernel_table.$$" '
     function least(a, b) { return a < b ? a : b }
     BEGIN {
-        while ((getline line < dynamic_file) > 0) { split(line, f, " "); dynamic[f[1]] = f[2] }
+        while ((getline line < dynamic_file) > 0) { split(line, f, " ")
+            dynamic[f[1]] = f[2]; least_arch[f[1]] = f[3] + 0; most_arch[f[1]] = f[4] + 0
+        }
         split("sm_80 sm_89 sm_90a sm_100a sm_120a", archs, " ")
         limit["sm_80"] = 163; limit["sm_89"] = 99; limit["sm_90a"] = 227
         limit["sm_100a"] = 227; limit["sm_120a"] = 99
@@ -63,6 +65,8 @@ facts | awk -v dynamic_file="${TMPDIR:-/tmp}/kernel_table.$$" '
     }
     {
         kernel = $1; arch = $2
+        number = substr(arch, 4) + 0
+        if (number < least_arch[kernel] || (most_arch[kernel] && number > most_arch[kernel])) next
         bytes = $4 + dynamic[kernel]
         if (!(kernel in seen)) { seen[kernel] = 1; order[++n] = kernel }
         threads[kernel] = $5; fixed[kernel] = $4

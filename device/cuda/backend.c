@@ -90,24 +90,44 @@ static enum plec_status reserve(struct plec_cuda_device *device, uint64_t n_byte
     return status;
 }
 
-/* Where tensor cores do not multiply as mm_sync needs it, every launch runs on the plain rung. */
-static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct plec_error *err) {
-    uint32_t kept[32], n_kept = 0;
+enum { PROBE_THREADS_MAX = 128 };
+
+/* Whether all threads of a probe found what it is about. */
+static enum plec_status ask(bool *all, int (*probe)(uint32_t *kept, cudaStream_t stream),
+                            int n_threads, const char *what, struct plec_error *err) {
+    uint32_t kept[PROBE_THREADS_MAX];
+    int n_kept = 0;
     void *memory = NULL;
     enum plec_status status =
         plec_cuda_check(cudaMalloc(&memory, sizeof kept), err, "%zu bytes", sizeof kept);
     if (status == PLEC_OK)
-        status = plec_cuda_check((cudaError_t)plec_cuda_subnormals(memory, NULL), err,
-                                 "launching subnormals");
+        status = plec_cuda_check((cudaError_t)probe(memory, NULL), err, "launching %s", what);
     if (status == PLEC_OK)
-        status = plec_cuda_check(cudaMemcpy(kept, memory, sizeof kept, cudaMemcpyDeviceToHost), err,
-                                 "the answer of subnormals");
-    for (int i = 0; i < 32 && status == PLEC_OK; i++)
-        n_kept += kept[i];
-    device->flushes = n_kept != 32;
-    if (device->flushes && device->most_rung > PLEC_CUDA_MM_FMA)
-        device->most_rung = PLEC_CUDA_MM_FMA;
+        status = plec_cuda_check(
+            cudaMemcpy(kept, memory, (size_t)n_threads * sizeof kept[0], cudaMemcpyDeviceToHost),
+            err, "the answer of %s", what);
+    for (int i = 0; i < n_threads && status == PLEC_OK; i++)
+        n_kept += kept[i] != 0;
+    *all = n_kept == n_threads;
     if (memory != NULL) (void)cudaFree(memory);
+    return status;
+}
+
+static void limit(struct plec_cuda_device *device, int32_t rung) {
+    if (device->most_rung > rung) device->most_rung = rung;
+}
+
+/* Where tensor cores do not multiply as mm_sync needs it, launches run on the rungs below it;
+ * where wgmma does not, or is not in what was loaded, on the rungs below it. */
+static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct plec_error *err) {
+    bool keeps = false, wgmma_keeps = true;
+    enum plec_status status = ask(&keeps, plec_cuda_subnormals, 32, "subnormals", err);
+    if (status == PLEC_OK && device->arch == 90)
+        status = ask(&wgmma_keeps, plec_cuda_wgmma_subnormals, 128, "wgmma", err);
+    device->flushes = !keeps;
+    device->lacks_wgmma = !wgmma_keeps;
+    if (device->lacks_wgmma) limit(device, PLEC_CUDA_WGMMA - 1);
+    if (device->flushes) limit(device, PLEC_CUDA_MM_FMA);
     return status;
 }
 
@@ -158,7 +178,9 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->needs_upload = true;
     out->graph_banks = PLEC_CUDA_TABLES_MAX;
     out->graph_entries = PLEC_CUDA_TABLE_ROWS_MAX;
-    const char *flushes = device->flushes ? ", plain: flushes subnormals" : "";
+    const char *flushes = device->flushes       ? ", plain: flushes subnormals"
+                          : device->lacks_wgmma ? ", without wgmma"
+                                                : "";
 #ifdef PLEC_CUDA_EMULATED
     snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s", device->arch,
              flushes);

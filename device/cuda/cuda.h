@@ -57,6 +57,7 @@ struct plec_cuda_device {
     uint32_t arch;     /* 90: of the device; what was loaded for it may be older */
     int32_t most_rung; /* PLEC_CUDA_PLAIN when slow kernels were asked for; _MM_FMA when flushes */
     bool flushes;      /* tensor cores take subnormal operands for 0 */
+    bool lacks_wgmma;  /* an sm_90 whose image is not of sm_90a, or whose wgmma takes them so */
     bool batch_invariant; /* of each operand kernels of one order of sums alone */
     uint32_t n_multiprocessors, n_calls;
     uint32_t shared_bytes; /* of a multiprocessor */

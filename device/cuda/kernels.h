@@ -254,6 +254,7 @@ enum plec_cuda_order {
     PLEC_CUDA_ORDER_PLAIN,
     PLEC_CUDA_ORDER_FMA,
     PLEC_CUDA_ORDER_MMA,
+    PLEC_CUDA_ORDER_WGMMA,
     PLEC_CUDA_ORDERS
 };
 
@@ -321,6 +322,8 @@ int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaSt
 /* ---- what the device's tensor cores do ----------------------------------------------------------
  * kept [32] device: 1 from each lane that found subnormal bf16 operands multiplied as they are. */
 int plec_cuda_subnormals(uint32_t *kept, cudaStream_t stream);
+/* kept [128] device: likewise from each thread of wgmma; 0 where the image has none. */
+int plec_cuda_wgmma_subnormals(uint32_t *kept, cudaStream_t stream);
 
 /* ---- elementwise --------------------------------------------------------------------------------
  */

@@ -34,6 +34,8 @@ static inline enum plec_mm_kind plec_mm_kind_of(const struct plec_cuda_gate_up_a
 struct plec_mm_staging {
     uint32_t block;     /* columns a sum is of: 16 or 32 */
     bool spread;        /* odd pairs 16 times smaller */
+    bool by_step;       /* the order of mm_wg: 16 columns of an MMA step side by side, first pairs
+                           of the four lanes, then second ones; else lane by lane */
     float token_factor; /* 2^token_shift */
     float sum_factor;   /* what the sums are multiplied by; 0: no sums */
 };

@@ -201,7 +201,7 @@ plec_mm_bulk_multiply(const struct plec_mm_args &args, unsigned char *shared, ui
         sums.open(work.tile.n_rows);
         sums.clear();
         for (uint32_t left = work.end_step - work.first_step; left != 0; left--) {
-            plec_mm_operands<F, NT> in;
+            plec_mm_operands<F, plec_mm_shape<F, NT>> in;
             plec_mbarrier_wait(base + S::FULL + turn.stage() * 8, turn.phase());
             view.read(&in, shared + S::WEIGHTS_AT + turn.stage() * S::WEIGHTS);
             sums.add_step(in, shared + S::TOKENS_AT + turn.slot() * S::TOKEN_STAGE,

@@ -97,7 +97,7 @@ static __device__ __forceinline__ unsigned plec_mm_bulk_flip(const struct plec_m
 template <class F, int NT> struct plec_mm_bulk_view {
     typedef plec_mm_bulk_shape<F, NT> S;
     typedef plec_planes_group<F> G;
-    typedef plec_mm_operands<F, NT> Operands;
+    typedef plec_mm_operands<F, plec_mm_shape<F, NT>> Operands;
     unsigned codes[2], rest[2], record[2], super[2];
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args) {

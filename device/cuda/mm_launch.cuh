@@ -16,6 +16,7 @@ template <class F> static struct plec_mm_staging plec_mm_staging_of(void) {
     struct plec_mm_staging how;
     how.block = F::block < 32 ? 16 : 32;
     how.spread = F::spread != 0;
+    how.by_step = false;
     how.token_factor = plec_bits_f32((uint32_t)(127 + F::token_shift) << 23);
     float one =
         plec_bits_f32((uint32_t)(127 - F::unit) << 23); /* of a code of 1 and a token of 1 */

@@ -1,5 +1,5 @@
 /* mm_shape.cuh: a block of mm_sync: how its stages lie in shared memory, and which rows it works
- * on. */
+ * on. What mm_wg has in common with it as well. */
 #ifndef PLEC_DEVICE_CUDA_MM_SHAPE_CUH
 #define PLEC_DEVICE_CUDA_MM_SHAPE_CUH
 
@@ -8,15 +8,26 @@
 #include "device/cuda/planes.cuh"
 #include "device/cuda/ptx.cuh"
 
-template <class F, int NT> struct plec_mm_shape {
+/* The weights of one step and N_ROWS rows in shared memory. */
+template <class F, int N_ROWS> struct plec_mm_weight_shape {
     enum {
-        THREADS = 128,
-        ROWS = 64,       /* weight rows of a block: 4 slabs */
-        GROUPS = NT / 8, /* MMAs wide */
+        ROWS = N_ROWS,
         CHUNKS = F::lane_words / 4,
         REST = F::lane_words % 4, /* 0 or 2 words */
         CHUNK_COLS = F::k_step / CHUNKS,
         RECORD = F::record_words * 4,
+        /* byte offsets; codes come first */
+        RECORDS = ROWS * F::lane_words * 16,
+        SUPERS = RECORDS + ROWS * RECORD,
+        WEIGHTS = SUPERS + ROWS * F::super_words * 4
+    };
+};
+
+template <class F, int NT> struct plec_mm_shape : plec_mm_weight_shape<F, 64> {
+    typedef plec_mm_weight_shape<F, 64> W; /* 4 slabs of weight rows */
+    enum {
+        THREADS = 128,
+        GROUPS = NT / 8, /* MMAs wide */
         HAS_SUMS = F::offset != 0 || F::has_minimum,
         BLOCK = F::block < 32 ? 16 : 32,
         STEP_SUMS = HAS_SUMS ? F::k_step / BLOCK : 0,
@@ -24,19 +35,16 @@ template <class F, int NT> struct plec_mm_shape {
          * that eight lanes read together lie in different banks. */
         TOKEN_PITCH = F::k_step * 2,
         TOKEN_THREADS = THREADS / NT, /* threads that copy one token */
-        /* byte offsets in a stage */
-        RECORDS = ROWS * F::lane_words * 16,
-        SUPERS = RECORDS + ROWS * RECORD,
-        TOKENS = SUPERS + ROWS * F::super_words * 4,
+        /* byte offsets in a stage; weights come first */
+        TOKENS = W::WEIGHTS,
         SUMS = TOKENS + NT * TOKEN_PITCH,
         STAGE = SUMS + STEP_SUMS * NT * 4,
-        /* Of weights, the bytes that are in flight: small steps need more of them under way. Wide
-         * tiles have long stages, and must fit where a block has 99 KB. */
-        WEIGHTS = TOKENS,
+        /* Weights are what is in flight: small steps need more of them under way. Wide tiles have
+         * long stages, and must fit where a block has 99 KB. */
         WIDE_STAGES = 3 * STAGE <= 99 * 1024 ? 3 : 2,
-        NARROW_STAGES = WEIGHTS < 6000   ? 5
-                        : WEIGHTS < 8000 ? 4
-                                         : 3,
+        NARROW_STAGES = W::WEIGHTS < 6000   ? 5
+                        : W::WEIGHTS < 8000 ? 4
+                                            : 3,
         STAGES = NT > 8 ? WIDE_STAGES : NARROW_STAGES,
         OUT_PITCH = 68,
         /* blocks an SM should hold: bounds the registers, of which scales of 16 columns and long
@@ -49,7 +57,7 @@ template <class F, int NT> struct plec_mm_shape {
     static_assert(STAGE % 16 == 0, "stages are aligned for 16-byte copies");
     static_assert(BYTES <= 99 * 1024, "a block runs on every architecture");
     static_assert(NT > 8 || (RESIDENT * BYTES <= 227 * 1024 &&
-                             RESIDENT * (STAGES - 1) * WEIGHTS >= 48 * 1024),
+                             RESIDENT * (STAGES - 1) * W::WEIGHTS >= 48 * 1024),
                   "decode keeps 48 KB of weights in flight on an SM of sm_90");
 };
 

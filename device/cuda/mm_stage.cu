@@ -1,5 +1,5 @@
-/* mm_stage.cu: tokens as mm_sync reads them: rounded once to bf16, in the order of the fragments,
- * with the sum of each block of columns.
+/* mm_stage.cu: tokens as mm_sync and mm_wg read them: rounded once to bf16, in the order of the
+ * fragments, with the sum of each block of columns.
  *
  * A warp a row, a lane a column; 32 columns at a time. Reads 4 (or 2) bytes and writes 2 a column,
  * and 4 a block. No shared memory.
@@ -31,6 +31,7 @@ static __device__ void stage_row(const struct plec_mm_stage_args &args, uint32_t
     const struct plec_mm_staging &how = args.how;
     uint32_t lane = threadIdx.x % 32, place = plec_fragment_place(how.block, lane);
     uint32_t pair = place % 8 / 2;
+    if (how.by_step) place = 8 * pair + place / 8 * 2 + place % 2;
     float factor = how.spread && pair % 2 == 1 ? how.token_factor * 0.0625f : how.token_factor;
     for (uint32_t k = 0; k < to.pitch; k += 32) {
         float x = k + lane < to.n_cols ? plec_bf16_f32(stage_load(args, row, k + lane)) : 0.0f;

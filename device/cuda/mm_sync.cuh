@@ -26,7 +26,7 @@
 /* The stages in turn. */
 template <class F, int NT> struct plec_mm_ring {
     typedef plec_mm_shape<F, NT> S;
-    plec_mm_weight_loader<F, NT> weights;
+    plec_mm_weight_loader<F, S> weights;
     plec_mm_token_loader<F, NT> tokens;
     uint32_t k, k_end; /* columns: of the next step, and where the split ends */
     unsigned to;       /* the next stage to fill */
@@ -64,6 +64,7 @@ template <class F> struct plec_mm_rests<F, 2> {
 
 /* The sums of a warp's slab. S: the shape of the block. */
 template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
+    typedef plec_mm_operands<F, plec_mm_shape<F, NT>> Operands;
     float sum[S::GROUPS][4];
     uint32_t table[F::n_table + 1];
 
@@ -84,14 +85,14 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
 
     /* A step whose stage has arrived. n_rows: of the tile. */
     __device__ __forceinline__ void add(const unsigned char *stage, uint32_t n_rows) {
-        plec_mm_operands<F, NT> in;
+        Operands in;
         in.read(stage);
         add_step(in, stage, n_rows);
     }
 
     /* The same, with the tokens in a stage. */
-    __device__ __forceinline__ void add_step(const plec_mm_operands<F, NT> &in,
-                                             const unsigned char *stage, uint32_t n_rows) {
+    __device__ __forceinline__ void add_step(const Operands &in, const unsigned char *stage,
+                                             uint32_t n_rows) {
 #pragma unroll
         for (int b = 0; b < F::k_step / 32; b++) {
             uint32_t a[2][4];
@@ -126,9 +127,8 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
     }
 
     /* No scales: straight into the sums. */
-    __device__ __forceinline__ void add_plain(const plec_mm_operands<F, NT> &in,
-                                              const uint32_t a[2][4], const unsigned char *stage,
-                                              int b, uint32_t n_rows) {
+    __device__ __forceinline__ void add_plain(const Operands &in, const uint32_t a[2][4],
+                                              const unsigned char *stage, int b, uint32_t n_rows) {
         uint32_t rest[2][4];
         plec_mm_rests<F, F::parts>::get(rest[0], in.words[0], b);
         plec_mm_rests<F, F::parts>::get(rest[1], in.words[1], b);
@@ -161,7 +161,7 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
         }
     }
     static __device__ __forceinline__ void scales_of(float scales[2], float minima[2],
-                                                     const plec_mm_operands<F, NT> &in, int s) {
+                                                     const Operands &in, int s) {
 #pragma unroll
         for (int side = 0; side < 2; side++) {
             scales[side] = F::scale(in.record[side], in.super[side], s);
@@ -169,9 +169,8 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
         }
     }
 
-    __device__ __forceinline__ void add_scaled(const plec_mm_operands<F, NT> &in,
-                                               const uint32_t a[2][4], const unsigned char *stage,
-                                               int b, uint32_t n_rows) {
+    __device__ __forceinline__ void add_scaled(const Operands &in, const uint32_t a[2][4],
+                                               const unsigned char *stage, int b, uint32_t n_rows) {
         float scales[2], minima[2];
         scales_of(scales, minima, in, b);
 #pragma unroll
@@ -188,9 +187,8 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
     }
 
     /* Blocks of 16: each MMA step is one. */
-    __device__ __forceinline__ void add_halves(const plec_mm_operands<F, NT> &in,
-                                               const uint32_t a[2][4], const unsigned char *stage,
-                                               int b, uint32_t n_rows) {
+    __device__ __forceinline__ void add_halves(const Operands &in, const uint32_t a[2][4],
+                                               const unsigned char *stage, int b, uint32_t n_rows) {
         float scales[2][2], minima[2][2];
         scales_of(scales[0], minima[0], in, 2 * b);
         scales_of(scales[1], minima[1], in, 2 * b + 1);

@@ -6,9 +6,9 @@
 
 #include "device/cuda/mm_shape.cuh"
 
-/* One thread's share of the copies: sources of the next step, moved on after each. */
-template <class F, int NT> struct plec_mm_weight_loader {
-    typedef plec_mm_shape<F, NT> S;
+/* One thread's share of the copies: sources of the next step, moved on after each. S: the shape of
+ * the block. */
+template <class F, class S> struct plec_mm_weight_loader {
     typedef plec_planes_group<F> G;
     const uint8_t *codes[2];
     const uint8_t *scales; /* lanes 0-15: a record, lanes 16-31: a super; or half a record a lane */
@@ -81,8 +81,7 @@ template <class F, int NT> struct plec_mm_weight_loader {
 };
 
 /* One lane's words and scales of one step, rows g and g + 8. */
-template <class F, int NT> struct plec_mm_operands {
-    typedef plec_mm_shape<F, NT> S;
+template <class F, class S> struct plec_mm_operands {
     uint32_t words[2][F::lane_words], record[2][F::record_words + 1], super[2];
 
     __device__ __forceinline__ void read(const unsigned char *stage) {

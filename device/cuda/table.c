@@ -73,6 +73,26 @@
     X(plec_cuda_mm_bulk_nvfp4)                                                                     \
     X(plec_cuda_mm_bulk_gguf_mxfp4)                                                                \
     X(plec_cuda_mm_bulk_gguf_nvfp4)                                                                \
+    X(plec_cuda_mm_wg_f16)                                                                         \
+    X(plec_cuda_mm_wg_bf16)                                                                        \
+    X(plec_cuda_mm_wg_q4_0)                                                                        \
+    X(plec_cuda_mm_wg_q4_1)                                                                        \
+    X(plec_cuda_mm_wg_q5_0)                                                                        \
+    X(plec_cuda_mm_wg_q5_1)                                                                        \
+    X(plec_cuda_mm_wg_q8_0)                                                                        \
+    X(plec_cuda_mm_wg_iq4_nl)                                                                      \
+    X(plec_cuda_mm_wg_q2_k)                                                                        \
+    X(plec_cuda_mm_wg_q3_k)                                                                        \
+    X(plec_cuda_mm_wg_q4_k)                                                                        \
+    X(plec_cuda_mm_wg_q5_k)                                                                        \
+    X(plec_cuda_mm_wg_q6_k)                                                                        \
+    X(plec_cuda_mm_wg_iq4_xs)                                                                      \
+    X(plec_cuda_mm_wg_fp4_larql)                                                                   \
+    X(plec_cuda_mm_wg_mxfp4)                                                                       \
+    X(plec_cuda_mm_wg_mxfp8)                                                                       \
+    X(plec_cuda_mm_wg_nvfp4)                                                                       \
+    X(plec_cuda_mm_wg_gguf_mxfp4)                                                                  \
+    X(plec_cuda_mm_wg_gguf_nvfp4)                                                                  \
     X(plec_cuda_plain_q2_0)
 
 #define DECLARE(name) extern const struct plec_cuda_gemm name;
@@ -174,7 +194,8 @@ struct plec_cuda_ask plec_cuda_ask_for(const struct plec_cuda_device *device, ui
 }
 
 void plec_cuda_limit_rung(struct plec_device *device, int32_t most_rung) {
-    ((struct plec_cuda_device *)device)->most_rung = most_rung;
+    struct plec_cuda_device *own = (struct plec_cuda_device *)device;
+    if (own->most_rung > most_rung) own->most_rung = most_rung;
 }
 
 const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i) {

@@ -39,6 +39,8 @@ void plec_emu_set_quiet(bool quiet);
 
 /* Tensor cores take subnormal bf16 and f16 operands for 0 from now on, or do not. */
 void plec_emu_set_flush_subnormals(bool flush);
+/* The same of wgmma alone. */
+void plec_emu_set_wgmma_flushes(bool flushes);
 
 /* As a new process: frees all memory, streams, events and graphs, forgets errors. Nothing may be
  * under way in another thread. */

@@ -75,6 +75,10 @@ void plec_emu_set_flush_subnormals(bool flush) {
     plec_emu::settings.flush_subnormals = flush;
 }
 
+void plec_emu_set_wgmma_flushes(bool flushes) {
+    plec_emu::settings.wgmma_flushes = flushes;
+}
+
 void plec_emu_set_quiet(bool quiet) {
     plec_emu::settings.quiet = quiet;
 }

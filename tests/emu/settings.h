@@ -24,6 +24,7 @@ struct Settings {
     bool leaks = true;
     int exit_status = 66;          /* of a process that ends with reports; 0: its own */
     bool flush_subnormals = false; /* in operands of mma: what PTX does not rule out */
+    bool wgmma_flushes = false;    /* in those of wgmma */
     bool quiet = false;            /* count reports without printing them */
 };
 

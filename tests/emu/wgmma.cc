@@ -47,7 +47,7 @@ static unsigned half_row(const Descriptor &d, unsigned row, unsigned h) {
 
 static float widen(int kind, unsigned bits) {
     bool subnormal = kind == WGMMA_BF16 ? (bits & 0x7f80) == 0 : (bits & 0x7c00) == 0;
-    if (subnormal && settings.flush_subnormals) return 0;
+    if (subnormal && settings.wgmma_flushes) return 0;
     return kind == WGMMA_BF16 ? bf16_to_float(bits) : half_to_float(bits);
 }
 

@@ -1,0 +1,158 @@
+/* mm_wg_ring.cuh: the stages of mm_wg in turn: tokens part by part, weights step by step.
+ *
+ * All threads copy, and all say of each part, by the barrier of its stage, that what they copied of
+ * it has landed; they say so one part early. So a warpgroup may be a part ahead of the other, and
+ * whoever has waited for a part knows that all have left the part before the one before it: its
+ * stage is filled anew.
+ */
+#ifndef PLEC_DEVICE_CUDA_MM_WG_RING_CUH
+#define PLEC_DEVICE_CUDA_MM_WG_RING_CUH
+
+#include "device/cuda/mm_weights.cuh"
+#include "device/cuda/mm_wg_shape.cuh"
+
+#ifdef PLEC_HAS_SM90
+
+/* One thread's share of the copies of tokens: 16 bytes of each 32nd token, and of the sums likewise
+ * every eighth. */
+template <class F, int N> struct plec_wg_token_loader {
+    typedef plec_wg_shape<F> S;
+    enum { ROWS = (N + 31) / 32 };
+    const uint16_t *x;
+    const float *sums;
+    /* Staged rows, in units of 32 columns: 2^32 of them are more memory than an sm_90 has. */
+    uint32_t at[ROWS];
+    uint32_t n_rows;
+
+    static __device__ __forceinline__ unsigned piece() { return threadIdx.x % 8; }
+    static __device__ __forceinline__ unsigned token(int i) { return threadIdx.x / 8 + 32 * i; }
+
+    __device__ __forceinline__ void open(const struct plec_mm_args &args,
+                                         const struct plec_mm_work &work) {
+        const struct plec_mm_tokens &tokens = args.tokens;
+        uint32_t column = work.first_step * F::k_step;
+        n_rows = work.tile.n_rows;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            uint32_t row = work.tile.first_row + (token(i) < n_rows ? token(i) : 0);
+            if (tokens.row != NULL) row = tokens.row[row];
+            at[i] = row * (tokens.pitch / 32);
+        }
+        x = tokens.x + column + piece() * 8;
+        sums = tokens.sums + column / S::BLOCK + piece();
+    }
+
+    /* The part from column k on: swizzled by 128 bytes, as the descriptor of operand B says. */
+    __device__ __forceinline__ void load(unsigned to, uint32_t k, uint32_t k_end) {
+        bool inside = k + piece() * 8 < k_end;
+        to += token(0) * 128 + ((piece() ^ token(0)) & 7) * 16;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (N % 32 == 0 || token(i) < N)
+                plec_copy_async_16(to + i * 32 * 128, x + (size_t)at[i] * 32,
+                                   inside && token(i) < n_rows);
+        x += S::COLS;
+    }
+
+    /* Sums of the step from column k on: [block][token]. */
+    __device__ __forceinline__ void load_sums(unsigned to, uint32_t k, uint32_t k_end) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (unsigned s = 0; s < S::STEP_SUMS; s += 8)
+                if (token(i) < N)
+                    plec_copy_async_4(to + ((s + piece()) * S::SUM_PITCH + token(i)) * 4,
+                                      sums + (size_t)at[i] * (32 / S::BLOCK) + s,
+                                      token(i) < n_rows && k + (s + piece()) * S::BLOCK < k_end);
+        sums += S::STEP_SUMS;
+    }
+};
+
+/* Where a block is in its stages, over all its tiles. */
+struct plec_wg_turn {
+    unsigned stage, phase;
+};
+
+template <class F, int N> struct plec_wg_ring {
+    typedef plec_wg_shape<F> S;
+    plec_mm_weight_loader<F, S> weights;
+    plec_wg_token_loader<F, N> tokens;
+    uint32_t k, k_end;     /* columns: of the next part to load, and where the split ends */
+    uint32_t used;         /* columns behind the part under way */
+    unsigned base;         /* of shared memory */
+    unsigned to_weights;   /* the next stage of weights to fill */
+    unsigned from_weights; /* the one to read */
+
+    /* The first parts under way, the first of them announced. */
+    __device__ __forceinline__ void open(const struct plec_mm_args &args,
+                                         const struct plec_mm_work &work, unsigned shared,
+                                         const struct plec_wg_turn &turn) {
+        weights.open(args, work);
+        tokens.open(args, work);
+        k = used = work.first_step * F::k_step;
+        k_end = min(work.end_step * F::k_step, args.tokens.pitch);
+        base = shared;
+        to_weights = from_weights = 0;
+        unsigned stage = turn.stage;
+        for (int i = 0; i < S::AHEAD; i++) {
+            load(stage);
+            stage = after(stage, 1);
+        }
+        plec_copy_async_wait<S::AHEAD - 1>();
+        announce(turn.stage);
+    }
+
+    static __device__ __forceinline__ unsigned after(unsigned stage, unsigned n) {
+        return stage + n < S::STAGES ? stage + n : stage + n - S::STAGES;
+    }
+    __device__ __forceinline__ unsigned barrier(unsigned stage) const {
+        return base + S::BARRIERS + stage * 8;
+    }
+    __device__ __forceinline__ bool more() const { return used < k_end; }
+
+    /* What this thread copied of a stage has landed, and is there for wgmma. */
+    __device__ __forceinline__ void announce(unsigned stage) const {
+        plec_fence_proxy_async();
+        plec_mbarrier_arrive(barrier(stage));
+    }
+
+    /* Starts the copies of one part; past the split's end an empty group, for the count. */
+    __device__ __forceinline__ void load(unsigned stage) {
+        if (k < k_end) {
+            tokens.load(base + stage * S::TOKENS, k, k_end);
+            if (k % F::k_step == 0) {
+                unsigned to = base + S::WEIGHTS_AT + to_weights * S::WEIGHT_STAGE;
+                weights.load(to, k, k_end);
+                if constexpr (S::STEP_SUMS != 0) tokens.load_sums(to + S::SUMS, k, k_end);
+                to_weights = to_weights + 1 < S::WEIGHT_STAGES ? to_weights + 1 : 0;
+            }
+            k += S::COLS;
+        }
+        plec_copy_async_commit();
+    }
+
+    /* Waits for the part of this turn. */
+    __device__ __forceinline__ void take(const struct plec_wg_turn &turn) {
+        plec_copy_async_wait<S::AHEAD - 2>();
+        used += S::COLS;
+        if (more()) announce(after(turn.stage, 1));
+        plec_mbarrier_wait(barrier(turn.stage), turn.phase);
+        load(after(turn.stage, S::AHEAD));
+    }
+    /* Every thread is done with it. */
+    static __device__ __forceinline__ void leave(struct plec_wg_turn *turn) {
+        turn->stage = after(turn->stage, 1);
+        turn->phase ^= turn->stage == 0;
+    }
+
+    /* The stage of the step's weights, from its first part on. */
+    __device__ __forceinline__ unsigned take_weights() {
+        unsigned at = S::WEIGHTS_AT + from_weights * S::WEIGHT_STAGE;
+        from_weights = from_weights + 1 < S::WEIGHT_STAGES ? from_weights + 1 : 0;
+        return at;
+    }
+};
+
+#endif
+
+#endif

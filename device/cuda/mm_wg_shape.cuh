@@ -1,0 +1,54 @@
+/* mm_wg_shape.cuh: a block of mm_wg: how its stages lie in shared memory, and in which order blocks
+ * take their work. */
+#ifndef PLEC_DEVICE_CUDA_MM_WG_SHAPE_CUH
+#define PLEC_DEVICE_CUDA_MM_WG_SHAPE_CUH
+
+#include "device/cuda/mm_shape.cuh"
+#include "device/cuda/mm_wg_rule.cuh"
+
+enum { PLEC_WG_ROWS = 128, PLEC_WG_WIDTH = 128 };
+
+template <class F> struct plec_wg_shape : plec_mm_weight_shape<F, PLEC_WG_ROWS> {
+    typedef plec_mm_weight_shape<F, PLEC_WG_ROWS> W;
+    enum {
+        THREADS = 256, /* two warpgroups, 64 weight rows each */
+        COLS = 64,     /* of a part: 128 bytes a token, what a swizzled row holds */
+        PARTS = F::k_step / COLS,
+        AHEAD = 4, /* parts under way */
+        STAGES = AHEAD + 2,
+        BLOCK = F::block < 32 ? 16 : 32,
+        STEP_SUMS = F::has_minimum ? F::k_step / BLOCK : 0,
+        /* A step's weights come with its first part, and are read there; sums until its last. */
+        READ_FOR = STEP_SUMS != 0 ? PARTS : 1,
+        WEIGHT_STAGES = (AHEAD + 1 + READ_FOR + PARTS - 1) / PARTS,
+        SUM_PITCH = PLEC_WG_WIDTH + 4, /* writes of eight sums a token meet no bank twice */
+        TOKENS = PLEC_WG_WIDTH * COLS * 2,
+        /* byte offsets in a weight stage: codes, records and supers, then sums */
+        SUMS = W::WEIGHTS,
+        WEIGHT_STAGE = SUMS + STEP_SUMS * SUM_PITCH * 4,
+        /* byte offsets in the block: stages of tokens come first */
+        WEIGHTS_AT = STAGES * TOKENS,
+        BARRIERS = WEIGHTS_AT + WEIGHT_STAGES * WEIGHT_STAGE,
+        BYTES = BARRIERS + STAGES * 8,
+        OUT_PITCH = PLEC_WG_ROWS + 4
+    };
+    static_assert(PLEC_WG_WIDTH * OUT_PITCH * 4 <= BARRIERS, "the products reuse the stages");
+    static_assert(WEIGHT_STAGE % 16 == 0, "stages are aligned for 16-byte copies");
+    static_assert(BYTES <= 227 * 1024, "a block has this much on sm_90");
+};
+
+/* Work `at` of a launch: up to eight tiles in turn run through the same weights, so that blocks
+ * beside each other find them, and their tokens, in L2. */
+static __device__ __forceinline__ struct plec_mm_work
+plec_wg_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) {
+    const uint32_t group = 8;
+    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? PLEC_WG_ROWS / 2 : PLEC_WG_ROWS;
+    uint64_t per_tile = (uint64_t)((args.n_channels + channels - 1) / channels) * args.n_splits;
+    uint32_t first = (uint32_t)(at / (group * per_tile)) * group;
+    uint32_t n_tiles = min(group, *args.rows.n_tiles - first);
+    uint64_t rest = at % (group * per_tile);
+    return plec_mm_work_at<PLEC_WG_ROWS>(args, (first + rest % n_tiles) * per_tile + rest / n_tiles,
+                                         n_steps);
+}
+
+#endif
