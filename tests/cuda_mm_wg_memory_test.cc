@@ -1,0 +1,83 @@
+// What mm_wg moves: the weights once a tile of tokens, in whole sectors, without bank conflicts.
+#include "device/cuda/fragment/all.cuh"
+#include "tests/emu/emulator.h"
+#include "tests/support/mm_cases.h"
+
+namespace {
+
+using namespace plec_test;
+
+/* Bytes of codes and scales of a row of planes. */
+template <class F> uint64_t row_bytes_of(uint32_t cols) {
+    uint64_t step = F::lane_words * 16 + F::record_words * 4 + F::super_words * 4;
+    return (cols + F::k_step - 1) / F::k_step * step;
+}
+
+uint64_t row_bytes(uint16_t format, uint32_t cols) {
+#define ROW_BYTES_OF(tag, name)                                                                    \
+    if (format == tag) return row_bytes_of<plec_fragment_##name>(cols);
+    PLEC_FOR_EACH_FRAGMENT(ROW_BYTES_OF)
+    return 0;
+}
+
+enum { COLS = 512, CHANNELS = 64, TOKENS = 128 + 97 };
+
+/* Gate and up of one expert on two tiles of tokens; down is f32. */
+void run(uint16_t format) {
+    CudaDevice cuda;
+    BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, CHANNELS);
+    spec.input_dim = COLS;
+    spec.fusion = PLEC_FUSED_GATE_FIRST;
+    spec.n_entries = 1;
+    Bank bank(spec);
+    PackedBank uploaded(&cuda, bank.get());
+    CudaLaunch launch(&cuda, uploaded.get(), make_step(bank.get(), TOKENS, 1, 7));
+    plec_emu_stats_start();
+    launch.run();
+    plec_emu_stats_stop();
+}
+
+double share(const struct plec_emu_line &line) {
+    return static_cast<double>(line.n_bytes_used) / static_cast<double>(line.n_bytes_fetched);
+}
+
+class CudaMmWgMemory : public testing::TestWithParam<size_t> {};
+
+void expect_whole_sectors(uint16_t format) {
+    struct plec_emu_line weights = plec_emu_stats("mm_wg", "mm_weights.cuh", PLEC_EMU_COPY_ASYNC);
+    EXPECT_EQ(weights.n_bytes_used, 2 * 2 * CHANNELS * row_bytes(format, COLS));
+    EXPECT_GE(share(weights), 0.99);
+    struct plec_emu_line tokens = plec_emu_stats("mm_wg", "mm_wg_ring.cuh", PLEC_EMU_COPY_ASYNC);
+    EXPECT_GE(tokens.n_bytes_used, uint64_t(TOKENS) * COLS * 2);
+    EXPECT_LE(tokens.n_bytes_used, uint64_t(TOKENS) * COLS * 2 * 9 / 8); /* with sums */
+    EXPECT_GE(share(tokens), 0.99);
+}
+
+/* Loads and stores are seen in the checked build. */
+void expect_no_conflicts() {
+#ifdef PLEC_CHECKED
+    struct plec_emu_line weights = plec_emu_stats("mm_wg", "mm_weights.cuh", PLEC_EMU_SHARED_LOAD);
+    EXPECT_GT(weights.n_waves, 0u);
+    EXPECT_EQ(weights.n_conflicts, 0u);
+    EXPECT_EQ(plec_emu_stats("mm_wg", "mm_wg.cuh", PLEC_EMU_SHARED_LOAD).n_conflicts, 0u);
+    EXPECT_EQ(plec_emu_stats("mm_wg", "mm_wg.cuh", PLEC_EMU_SHARED_STORE).n_conflicts, 0u);
+#endif
+}
+
+/* Tiles of 128 and 97 tokens, each a product of its own for 16 columns and a warpgroup. */
+TEST_P(CudaMmWgMemory, ReadsWeightsOnceATileInWholeSectorsWithoutBankConflicts) {
+    uint16_t format = MM_FORMATS[GetParam()];
+    run(format);
+    expect_whole_sectors(format);
+    expect_no_conflicts();
+    uint64_t parts = format == PLEC_FORMAT_F16 ? 2 : 1;
+    EXPECT_EQ(plec_emu_stats("mm_wg", NULL, PLEC_EMU_WGMMA).n_requests,
+              parts * 2 * 2 * (COLS / 16));
+}
+
+std::string mm_name(const testing::TestParamInfo<size_t> &test) {
+    return plec_format_find(MM_FORMATS[test.param])->name;
+}
+INSTANTIATE_TEST_SUITE_P(, CudaMmWgMemory, testing::Range<size_t>(0, N_MM_FORMATS), mm_name);
+
+} // namespace
