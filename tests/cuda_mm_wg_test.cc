@@ -176,11 +176,8 @@ TEST_F(CudaMmWg, MakesNanOfTheRowOfANanScale) {
     spec.n_entries = 1;
     CudaDevice cuda;
     Bank bank(spec);
+    const_cast<uint8_t *>(bank.get()->entries[0].scales[PLEC_DOWN])[2 * 10 + 1] = 255;
     UploadedBank uploaded(&cuda, bank.get());
-    struct plec_entry &entry = uploaded.entries()[0];
-    uint8_t nan_scale = 255;
-    cuda.copy(const_cast<uint8_t *>(entry.scales[PLEC_DOWN]) + 2 * 10 + 1, &nan_scale, 1);
-    cuda.sync();
     std::vector<float> got =
         run_with_canary(&cuda, uploaded.get(), make_step(bank.get(), 66, 1, 7));
     for (size_t i = 0; i < got.size(); i++)
