@@ -1,6 +1,6 @@
 #!/bin/sh
-# Counts the instructions of the main loop of each mm_sync or mm_bulk kernel for tiles of 8 tokens, per weight
-# and lane: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
+# Counts the instructions of the main loop of each mm_sync kernel (--bulk: mm_bulk) for tiles of 8
+# tokens, per weight and lane: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
 #   sh tools/count_loop.sh [--check] [--bulk] [ARCH]          default 90a
 # --check: fails where mxfp4 takes more than 3.2 or q4_0 more than 2.4 instructions a weight.
 # Columns: kernel, code, instructions in the loop, weights of a lane in it, instructions a weight, and
@@ -11,17 +11,16 @@ set -eu
 cd "$(dirname "$0")/.."
 check=0
 kernel=mm_sync
-formats='*'
 while [ "${1#--}" != "${1:-}" ]; do
     case $1 in
-    --check) check=1 formats='e2m1 nibble' ;;
+    --check) check=1 ;;
     --bulk) kernel=mm_bulk ;;
     *) echo "usage: count_loop.sh [--check] [--bulk] [ARCH]" >&2; exit 2 ;;
     esac
     shift
 done
-sources=
-for format in $formats; do sources="$sources device/cuda/${kernel}_$format.cu"; done
+sources="device/cuda/${kernel}_*.cu"
+[ "$check" = 0 ] || sources="device/cuda/${kernel}_e2m1.cu device/cuda/${kernel}_nibble.cu"
 arch=${1:-90a}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

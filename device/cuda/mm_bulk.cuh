@@ -28,32 +28,33 @@
 
 /* The steps of a block's tiles, one after another. */
 template <class F> struct plec_mm_bulk_steps {
-    uint64_t at, total;
+    uint64_t at;
     uint32_t n_steps;
     uint32_t left; /* steps of the tile that are still to come; 0: there are no more */
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args) {
-        const uint32_t rows = 64;
-        uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? rows / 2 : rows;
         n_steps = (args.tokens.n_cols + F::k_step - 1) / F::k_step;
-        total = (uint64_t)*args.rows.n_tiles * ((args.n_channels + channels - 1) / channels) *
-                args.n_splits;
         at = blockIdx.x;
+    }
+    /* Read anew for each tile, for the sake of the loop's registers. */
+    __device__ __forceinline__ bool more(const struct plec_mm_args &args) const {
+        uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? 32 : 64;
+        return at < (uint64_t)*args.rows.n_tiles * ((args.n_channels + channels - 1) / channels) *
+                        args.n_splits;
     }
     __device__ __forceinline__ struct plec_mm_work work(const struct plec_mm_args &args) const {
         return plec_mm_work_at<64>(args, at, n_steps);
     }
 };
 
-/* Where a block is in its stages: one word, for the sake of the loop's registers. */
+/* Where a block is in its stages. */
 struct plec_mm_bulk_turn {
-    uint32_t word;
-    __device__ __forceinline__ uint32_t slot() const { return word & 1; } /* of tokens */
-    __device__ __forceinline__ uint32_t phase() const { return word >> 1 & 1; }
-    __device__ __forceinline__ uint32_t stage() const { return word >> 2; }
+    uint32_t stage, phase; /* of weights */
+    uint32_t slot;         /* of tokens */
     __device__ __forceinline__ void next(uint32_t n_stages) {
-        word = (word ^ 1) + 4;
-        if (stage() == n_stages) word = (word & 3) ^ 2;
+        slot ^= 1;
+        stage = stage + 1 == n_stages ? 0 : stage + 1;
+        phase ^= stage == 0;
     }
 };
 
@@ -77,7 +78,7 @@ template <class F, int NT> struct plec_mm_bulk_weights {
     __device__ __forceinline__ void enter(const struct plec_mm_args &args,
                                           const plec_planes &planes) {
         steps.left = 0;
-        if (steps.at >= steps.total) return;
+        if (!steps.more(args)) return;
         struct plec_mm_work work = steps.work(args);
         struct plec_mm_run run = plec_mm_run_of(args, work, threadIdx.x % 2);
         run_bytes = run.n_rows / 8 * G::BYTES;
@@ -115,7 +116,7 @@ template <class F, int NT> struct plec_mm_bulk_tokens {
     }
     __device__ __forceinline__ void enter(const struct plec_mm_args &args) {
         steps.left = 0;
-        if (steps.at >= steps.total) return;
+        if (!steps.more(args)) return;
         struct plec_mm_work work = steps.work(args);
         loader.open(args, work);
         k = work.first_step * F::k_step;
@@ -171,13 +172,13 @@ static __device__ __forceinline__ void plec_mm_bulk_copy(const struct plec_mm_ar
         tokens.load(args, base + S::TOKENS_AT + i * S::TOKEN_STAGE, base + S::FULL + i * 8);
     /* A step that was read makes room for the tokens of the second one after it, and for the
      * weights of the one that takes its stage. */
-    for (plec_mm_bulk_turn turn = {0}; tokens.steps.left != 0; turn.next(n_stages)) {
-        uint32_t read = turn.stage();
-        plec_mbarrier_wait(base + S::EMPTY + read * 8, turn.phase());
+    for (plec_mm_bulk_turn turn = {0, 0, 0}; tokens.steps.left != 0; turn.next(n_stages)) {
+        uint32_t read = turn.stage;
+        plec_mbarrier_wait(base + S::EMPTY + read * 8, turn.phase);
         if (weights.steps.left != 0)
             weights.load(args, base + S::WEIGHTS_AT + read * S::WEIGHTS, base + S::FULL + read * 8);
         uint32_t to = read + ahead < n_stages ? read + ahead : read + ahead - n_stages;
-        tokens.load(args, base + S::TOKENS_AT + turn.slot() * S::TOKEN_STAGE,
+        tokens.load(args, base + S::TOKENS_AT + turn.slot * S::TOKEN_STAGE,
                     base + S::FULL + to * 8);
     }
 }
@@ -195,24 +196,24 @@ plec_mm_bulk_multiply(const struct plec_mm_args &args, unsigned char *shared, ui
     steps.open(args);
     view.open(args);
     float *out = (float *)(shared + S::OUT);
-    plec_mm_bulk_turn turn = {0};
-    for (; steps.at < steps.total; steps.at += gridDim.x) {
+    plec_mm_bulk_turn turn = {0, 0, 0};
+    for (; steps.more(args); steps.at += gridDim.x) {
         struct plec_mm_work work = steps.work(args);
         sums.open(work.tile.n_rows);
         sums.clear();
         for (uint32_t left = work.end_step - work.first_step; left != 0; left--) {
             plec_mm_operands<F, plec_mm_shape<F, NT>> in;
-            plec_mbarrier_wait(base + S::FULL + turn.stage() * 8, turn.phase());
-            view.read(&in, shared + S::WEIGHTS_AT + turn.stage() * S::WEIGHTS);
-            sums.add_step(in, shared + S::TOKENS_AT + turn.slot() * S::TOKEN_STAGE,
-                          work.tile.n_rows);
+            if constexpr (F::lane_words > 8) view.open(args); /* anew: registers are short */
+            plec_mbarrier_wait(base + S::FULL + turn.stage * 8, turn.phase);
+            view.read(&in, shared + S::WEIGHTS_AT + turn.stage * S::WEIGHTS);
+            sums.add_step(in, shared + S::TOKENS_AT + turn.slot * S::TOKEN_STAGE, work.tile.n_rows);
             __syncwarp();
-            if (threadIdx.x % 32 == 0) plec_mbarrier_arrive(base + S::EMPTY + turn.stage() * 8);
+            if (threadIdx.x % 32 == 0) plec_mbarrier_arrive(base + S::EMPTY + turn.stage * 8);
             turn.next(n_stages);
         }
         plec_barrier_sync(1, S::THREADS); /* all have left the products before */
         work = steps.work(args);          /* not kept in the loop's registers */
-        sums.store(out, args, work, plec_mm_bulk_flip(args));
+        sums.store(out, args, work, plec_mm_takes_turns(args));
         plec_barrier_sync(1, S::THREADS);
         plec_mm_finish_products<S>(args, work, out);
     }

@@ -84,37 +84,30 @@ plec_mm_run_of(const struct plec_mm_args &args, const struct plec_mm_work &work,
     return {first, first < all ? min(32u, all - first) : 0, false};
 }
 
-/* Whether a lane's row g holds up and row g + 8 gate. Where gate and up rows take turns, lanes of
- * one load would read every second row, from half of the banks; so every other lane quad reads
- * the rows of its channel in turn. */
-static __device__ __forceinline__ unsigned plec_mm_bulk_flip(const struct plec_mm_args &args) {
-    unsigned g = threadIdx.x % 32 / 4;
-    bool turns = args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
-    return turns ? (g ^ g >> 1 ^ g >> 2) & 1 : 0;
+/* Whether gate and up rows take turns: then row 2 i + j of a warp's 16 is gate's or up's of its
+ * channel i. */
+static __device__ __forceinline__ bool plec_mm_takes_turns(const struct plec_mm_args &args) {
+    return args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
 }
 
-/* Where a lane of warp w finds its rows g and g + 8 in a stage of weights, and reads them. */
+/* Where a lane finds its rows g and g + 8 in a stage of weights, and reads them: row g of a group
+ * both times. A warp's two groups are neighbours, or one of each run. */
 template <class F, int NT> struct plec_mm_bulk_view {
     typedef plec_mm_bulk_shape<F, NT> S;
     typedef plec_planes_group<F> G;
     typedef plec_mm_operands<F, plec_mm_shape<F, NT>> Operands;
-    unsigned codes[2], rest[2], record[2], super[2];
+    unsigned codes, rest, record, super; /* in the first group */
+    unsigned other;                      /* from there to the second */
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args) {
         unsigned warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-        bool both = args.kind == PLEC_MM_GATE_AND_UP;
-        bool turns = both && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
-#pragma unroll
-        for (unsigned side = 0; side < 2; side++) {
-            unsigned row = turns  ? warp * 16 + g * 2 + (side ^ plec_mm_bulk_flip(args))
-                           : both ? side * 32 + warp * 8 + g
-                                  : warp * 16 + side * 8 + g;
-            unsigned group = row / 8 * G::BYTES;
-            codes[side] = group + plec_planes_word<F>(row, c, 0);
-            rest[side] = group + G::REST + row % 8 * 32 + c * 8;
-            record[side] = group + G::RECORDS + row % 8 * (F::record_words * 4);
-            super[side] = group + G::SUPERS + row % 8 * 4;
-        }
+        bool apart = args.kind == PLEC_MM_GATE_AND_UP && !plec_mm_takes_turns(args);
+        unsigned group = (apart ? warp : 2 * warp) * G::BYTES;
+        codes = group + plec_planes_word<F>(g, c, 0);
+        rest = group + G::REST + g * 32 + c * 8;
+        record = group + G::RECORDS + g * (F::record_words * 4);
+        super = group + G::SUPERS + g * 4;
+        other = apart ? (unsigned)S::RUN : (unsigned)G::BYTES;
     }
 
     __device__ __forceinline__ void read(Operands *in, const unsigned char *stage) const {
@@ -122,13 +115,13 @@ template <class F, int NT> struct plec_mm_bulk_view {
         for (int side = 0; side < 2; side++) {
 #pragma unroll
             for (int j = 0; j < (int)G::CHUNKS; j++)
-                Operands::put(in->words[side] + 4 * j, plec_load_16(stage + codes[side] + j * 512));
+                Operands::put(in->words[side] + 4 * j, plec_load_16(stage + codes + j * 512));
             if constexpr (F::lane_words % 4 != 0)
-                Operands::put(in->words[side] + 4 * G::CHUNKS, plec_load_8(stage + rest[side]));
-            Operands::read_record(in->record[side], stage + record[side]);
+                Operands::put(in->words[side] + 4 * G::CHUNKS, plec_load_8(stage + rest));
+            Operands::read_record(in->record[side], stage + record);
             in->super[side] = 0;
-            if constexpr (F::super_words != 0)
-                in->super[side] = *(const uint32_t *)(stage + super[side]);
+            if constexpr (F::super_words != 0) in->super[side] = *(const uint32_t *)(stage + super);
+            stage += other;
         }
     }
 };

@@ -208,20 +208,22 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
     }
 
     /* The products into shared memory, each row times its factor: channels side by side, those of
-     * up behind those of gate. flip: 1 where the lane's rows have changed places. */
+     * up behind those of gate. turns: rows 2 i and 2 i + 1 of the slab are gate's and up's of its
+     * channel i, and not rows i and i + 8. */
     __device__ __forceinline__ void store(float *out, const struct plec_mm_args &args,
                                           const struct plec_mm_work &work,
-                                          unsigned flip = 0) const {
+                                          bool turns = false) const {
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         plec_planes planes = plec_planes_of<F>(args.weights.rows, args.weights.cols);
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            unsigned place = side ^ flip;
-            struct plec_mm_row row = plec_mm_row_of(args, work, lane / 4 + 8 * place);
+            unsigned slot = lane / 4 + 8 * side;
+            if (turns) slot = slot % 2 * 8 + slot / 2;
+            struct plec_mm_row row = plec_mm_row_of(args, work, slot);
             float factor = ((const float *)(row.planes + planes.factors))[row.row];
             float *to =
-                out + lane / 4 +
-                (args.kind == PLEC_MM_GATE_AND_UP ? place * 32 + warp * 8 : warp * 16 + place * 8);
+                out + (args.kind == PLEC_MM_GATE_AND_UP ? slot / 8 * 32 + warp * 8 + slot % 8
+                                                        : warp * 16 + slot);
 #pragma unroll
             for (int i = 0; i < S::GROUPS; i++)
 #pragma unroll
