@@ -21,7 +21,7 @@ if(PLEC_HAVE_CUDA)
   # Keeps what ptxas says beside each object, and fails where it is slow code (docs/kernels.md).
   set_target_properties(plec_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static
     CUDA_COMPILER_LAUNCHER "sh;${CMAKE_SOURCE_DIR}/cmake/nvcc_checked.sh")
-  target_link_libraries(plec_cuda PUBLIC CUDA::cudart_static)
+  target_link_libraries(plec_cuda PUBLIC CUDA::cudart_static ${CMAKE_DL_LIBS})
   target_link_libraries(plec_cuda_device INTERFACE plec_cuda $<TARGET_OBJECTS:plec_cuda>)
 elseif(PLEC_CUDA STREQUAL "EMULATED")
   if(NOT PLEC_HAVE_EMULATION)

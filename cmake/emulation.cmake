@@ -62,5 +62,5 @@ function(plec_emulated_library name)
       -fsanitize=thread,alignment,bounds
       --param tsan-instrument-func-entry-exit=0)
   endif()
-  target_link_libraries(${name} PUBLIC plec_emulator PRIVATE plec_flags)
+  target_link_libraries(${name} PUBLIC plec_emulator ${CMAKE_DL_LIBS} PRIVATE plec_flags)
 endfunction()

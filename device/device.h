@@ -56,13 +56,19 @@ struct plec_device_options {
                                 0: 256 */
     bool plain_c;            /* CPU: use the plain C kernels whatever the processor can do; CUDA:
                                 the plain rung of every format */
-    bool batch_invariant;    /* CUDA: a token's bits do not depend on how many rows its expert has:
-                                kernels of one order of sums run all classes of rows of an operand,
-                                faster ones of another order are left out */
-    uint32_t vector_bits;    /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
-                                the processor has */
-    uint64_t reserve_bytes;  /* CUDA: device memory taken at open, which plec_device_alloc gives out
-                                without asking the driver; 0: each alloc asks it */
+    const char
+        *rung; /* CUDA: the kernels to run experts with at most, by name: plain, mm_sync, ... a
+                  format without them runs on the next lower ones that it has; or a baseline,
+                  cublas_loop or cublas_grouped, which run every format, with weights rounded
+                  to bf16. CPU: plain is plain_c. NULL, "auto": the fastest */
+    const char *cublas; /* CUDA: file or name of the library of those baselines; NULL: the usual */
+    bool batch_invariant;   /* CUDA: a token's bits do not depend on how many rows its expert has:
+                               kernels of one order of sums run all classes of rows of an operand,
+                               faster ones of another order are left out */
+    uint32_t vector_bits;   /* CPU: the widest vectors to use, 256 (AVX2) or 512 (AVX-512); 0: what
+                               the processor has */
+    uint64_t reserve_bytes; /* CUDA: device memory taken at open, which plec_device_alloc gives out
+                               without asking the driver; 0: each alloc asks it */
     const struct plec_simulation *simulation; /* CPU: NULL: none; copied by open */
     struct plec_device_probe probe;
 };
@@ -82,8 +88,9 @@ struct plec_device_info {
  * was not built in. */
 const char *plec_device_backend_name(enum plec_device_kind kind);
 
-/* Opens a device. PLEC_NO_DEVICE "DeviceNotBuilt" or "DeviceAbsent"; PLEC_NO_MEMORY. options NULL:
- * the defaults. */
+/* Opens a device. PLEC_NO_DEVICE "DeviceNotBuilt" or "DeviceAbsent", and "NoCublas" with a rung
+ * that wants it; PLEC_UNSUPPORTED "NoSuchRung", or "NotBatchInvariant" with a baseline;
+ * PLEC_NO_MEMORY. options NULL: the defaults. Texts are views until it returns. */
 PLEC_MUST_USE enum plec_status plec_device_open(struct plec_device **out,
                                                 enum plec_device_kind kind,
                                                 const struct plec_device_options *options,

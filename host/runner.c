@@ -64,10 +64,18 @@ static void choose_graphs(struct plec_runner *runner, const struct plec_device_i
                        info->graph_entries, info->graph_banks);
 }
 
+static bool asks_for_rung(const struct plec_runner_options *options) {
+    return options->rung != NULL && strcmp(options->rung, "auto") != 0;
+}
+
 static enum plec_status open_device(struct plec_runner *runner,
                                     const struct plec_runner_options *options,
                                     struct plec_error *err) {
     if (options->device == PLEC_RUN_REFERENCE) {
+        if (asks_for_rung(options))
+            return plec_fail(err, PLEC_UNSUPPORTED, "NoSuchRung",
+                             "the reference has no kernels to choose from, %s was asked for",
+                             options->rung);
         runner->reference = true;
         strcpy(runner->device_name, "reference");
         return PLEC_OK;
@@ -76,6 +84,8 @@ static enum plec_status open_device(struct plec_runner *runner,
         options->device == PLEC_RUN_CUDA ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
     struct plec_device_options device = {.n_threads = options->n_threads,
                                          .plain_c = options->plain_c,
+                                         .rung = options->rung,
+                                         .cublas = options->cublas,
                                          .simulation = options->stream.simulation,
                                          .probe = plec_tracer_of_device(runner->tracer)};
     enum plec_status status = plec_device_open(&runner->device, kind, &device, err);
@@ -242,14 +252,33 @@ static enum plec_status open_streamer(struct plec_runner *runner, struct plec_co
     return status;
 }
 
+/* Says so where a layer does not run what was asked for. */
+static void say_kernels(const struct plec_runner_layer *layer,
+                        const struct plec_runner_options *options) {
+    if (!asks_for_rung(options)) return;
+    const char *at = layer->kernels;
+    bool all = true;
+    while (*at != '\0') { /* "gate q8_0 mm_sync, up ...": a part for each operand */
+        size_t n = strcspn(at, ","), name = strlen(options->rung);
+        all = all && n > name && strncmp(at + n - name, options->rung, name) == 0;
+        at += n + (at[n] == ',' ? 2 : 0);
+    }
+    if (!all)
+        plec_log_write(&options->log, PLEC_LOG_RUN, "layer %u: asked for %s, runs %s",
+                       layer->number, options->rung, layer->kernels);
+}
+
 /* Gives every layer the weights that launches read: the host's own, or copies of them. */
-static enum plec_status upload_layers(struct plec_runner *runner, struct plec_error *err) {
+static enum plec_status upload_layers(struct plec_runner *runner,
+                                      const struct plec_runner_options *options,
+                                      struct plec_error *err) {
     enum plec_status status = PLEC_OK;
     for (size_t i = 0; status == PLEC_OK && i < runner->n_layers; i++) {
         struct plec_runner_layer *layer = &runner->layers[i];
         layer->on_device = layer->bound.layer;
         if (runner->device != NULL)
             plec_device_experts_kernels(layer->kernels, runner->device, &layer->on_device.routed);
+        if (runner->needs_upload) say_kernels(layer, options);
         if (!runner->needs_upload) continue;
         unsigned parts = (layer->streamed == PLEC_NOT_STREAMED ? PLEC_UPLOAD_ROUTED : 0) |
                          (layer->routes ? PLEC_UPLOAD_ROUTER : 0);
@@ -292,7 +321,7 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
     if (status == PLEC_OK) status = open_buffers(runner, err);
     if (status == PLEC_OK) status = open_step(runner, options, err);
     if (status == PLEC_OK) status = open_streamer(runner, container, options, err);
-    if (status == PLEC_OK) status = upload_layers(runner, err);
+    if (status == PLEC_OK) status = upload_layers(runner, options, err);
     if (status != PLEC_OK) {
         plec_runner_close(runner);
         return status;

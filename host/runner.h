@@ -27,6 +27,9 @@ struct plec_runner_options {
     uint32_t max_slots; /* most slots a token of a caller's routing; 0: the layer's top_k */
     uint32_t n_threads; /* 0: the processors available */
     bool plain_c;       /* CPU: no vector kernels */
+    const char *rung;   /* as in struct plec_device_options; NULL: the fastest kernels. What a
+                           layer then runs with is logged where it is something else */
+    const char *cublas; /* likewise */
     bool eager;         /* CUDA: every kernel of a step is launched by itself. Else steps of up to
                            64 tokens of resident layers are captured as graphs and replayed, with
                            the same output, bit for bit */

@@ -190,6 +190,44 @@ TEST(CudaTool, BenchesGraphsAndNamesKernels) {
     EXPECT_NE(strstr(kernels, "down mxfp4 mm_"), nullptr) << kernels;
 }
 
+std::string kernels_of(const Json &json) {
+    const char *kernels = json_string_value(json_object_get(json.get(), "kernels"));
+    return kernels != nullptr ? kernels : "";
+}
+
+TEST(CudaTool, RunsTheRungThatIsAskedForAndSaysWhenItIsAnother) {
+    EXPECT_EQ(kernels_of(run_json({"--rung", "plain", "--check"})),
+              "gate_up mxfp4 plain, down mxfp4 plain");
+    EXPECT_EQ(kernels_of(run_json({"--rung", "mm_sync"})),
+              "gate_up mxfp4 mm_sync, down mxfp4 mm_sync");
+    ToolResult slower =
+        run_program(tool(), {"run", data_path("gguf/16_tiny_f32/model.gguf"), "--layer", "0",
+                             "--random", "2", "--device", "cuda", "--rung", "mm_sync"});
+    EXPECT_NE(slower.err.find("asked for mm_sync, runs gate f32"), std::string::npos) << slower.err;
+    ToolResult unknown = run_program(tool(), {"run", data_path("run/run01_sigmoid_two_segments"),
+                                              "--random", "1", "--device", "cuda", "--rung", "x"});
+    EXPECT_EQ(unknown.exit_status, 3);
+    EXPECT_NE(unknown.err.find("no kernels are called x"), std::string::npos) << unknown.err;
+}
+
+#ifndef PLEC_ON_GPU
+TEST(CudaTool, RunsTheBaselinesOfTheLibraryThatIsNamed) {
+    for (const char *rung : {"cublas_loop", "cublas_grouped"}) {
+        std::string name = rung;
+        Json json = run_json({"--rung", rung, "--cublas", PLEC_CUBLAS_STANDIN, "--check"});
+        EXPECT_EQ(kernels_of(json), "gate_up mxfp4 " + name + ", down mxfp4 " + name);
+        EXPECT_TRUE(json_is_true(json_object_get(json.get(), "within")));
+        EXPECT_TRUE(json_is_null(json_object_get(json.get(), "graphs")));
+        ToolResult none = run_program(tool(), {"run", data_path("run/run01_sigmoid_two_segments"),
+                                               "--random", "1", "--device", "cuda", "--rung", rung,
+                                               "--cublas", "/nowhere/libcublas.so"});
+        EXPECT_EQ(none.exit_status, 4);
+        EXPECT_NE(none.err.find("NoCublas"), std::string::npos) << none.err;
+        EXPECT_NE(none.err.find("/nowhere/libcublas.so"), std::string::npos) << none.err;
+    }
+}
+#endif
+
 #ifndef PLEC_ON_GPU
 TEST(EmulatedTool, SaysSoInEveryOutput) {
     Json version(run_program(tool(), {"version", "--json"}).out);

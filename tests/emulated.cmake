@@ -72,9 +72,22 @@ add_dependencies(emu_run_test plectrum_emu plectrum)
 gtest_discover_tests(emu_run_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
 
 # The runner on the emulated device, and streaming to it.
-plec_emulated_test(emu_runner_test emu_runner_test.cc LIBRARIES plec_test_support plec_cuda_emu)
+plec_emulated_test(cuda_runner_test emu_runner_test.cc LIBRARIES plec_test_support plec_cuda_emu)
 plec_emulated_test(emu_streaming_test emu_streaming_test.cc
   LIBRARIES plec_test_support plec_cuda_emu)
+
+# Stands in for cuBLAS, and calls the emulated runtime of the program that opens it.
+add_library(cublas_standin MODULE cublas_standin.c)
+target_include_directories(cublas_standin BEFORE PRIVATE ${plec_emulation_dir}/stub)
+target_link_libraries(cublas_standin PRIVATE plec_flags)
+foreach(program cuda_library_test cuda_library_test_checked emu_run_test plectrum_emu bench_matrix_emu)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
+    target_compile_definitions(${program} PRIVATE
+      PLEC_CUBLAS_STANDIN="$<TARGET_FILE:cublas_standin>")
+    add_dependencies(${program} cublas_standin)
+  endif()
+endforeach()
 
 # Where there is a toolkit: the constants of the stub headers against the toolkit's own.
 if(PLEC_HAVE_CUDA)

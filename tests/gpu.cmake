@@ -29,7 +29,7 @@ if(PLEC_HAVE_CUDA)
   list(APPEND gpu_programs gpu_contract)
 
   plec_gpu_test(gpu_ceilings gpu/ceilings.cc LIBRARIES ${CMAKE_DL_LIBS})
-  foreach(module device arrival experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow mm_wg)
+  foreach(module device arrival experts graph library plan route mm_fma mm_bulk mm_sync mm_sync_slow mm_wg)
     plec_gpu_test(cuda_${module}_gpu_test cuda_${module}_test.cc gpu/main.cc
       LIBRARIES plec_cuda plec_device GTest::gtest)
   endforeach()

@@ -34,9 +34,20 @@ static enum plec_cpu_set choose_kernels(const struct plec_device_options *option
     return best;
 }
 
-static enum plec_status cpu_open(struct plec_device **out,
-                                 const struct plec_device_options *options,
+/* Two rungs by name: the widest vectors, or none. */
+static enum plec_status check_rung(struct plec_device_options *options, struct plec_error *err) {
+    const char *rung = options->rung != NULL ? options->rung : "auto";
+    options->plain_c = options->plain_c || strcmp(rung, "plain") == 0;
+    if (strcmp(rung, "auto") == 0 || strcmp(rung, "plain") == 0) return PLEC_OK;
+    return plec_fail(err, PLEC_UNSUPPORTED, "NoSuchRung",
+                     "no kernels of the CPU are called %s: there are auto, plain", rung);
+}
+
+static enum plec_status cpu_open(struct plec_device **out, const struct plec_device_options *given,
                                  struct plec_error *err) {
+    struct plec_device_options own = *given, *options = &own;
+    enum plec_status status = check_rung(options, err);
+    if (status != PLEC_OK) return status;
     struct plec_cpu_device *device = calloc(1, sizeof *device);
     if (device == NULL) return plec_fail(err, PLEC_NO_MEMORY, "NoMemory", "the CPU device");
     device->base.backend = &plec_cpu_backend;
@@ -44,7 +55,7 @@ static enum plec_status cpu_open(struct plec_device **out,
     device->queue_capacity =
         in_range(options->queue_capacity, PLEC_CPU_QUEUE_DEFAULT, PLEC_CPU_QUEUE_MAX);
     device->kernels = choose_kernels(options);
-    enum plec_status status = plec_cpu_pool_open(&device->pool, device->n_threads, err);
+    status = plec_cpu_pool_open(&device->pool, device->n_threads, err);
     if (status != PLEC_OK) {
         free(device);
         return status;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/library.h"
+#include "device/cuda/table.h"
 
 static uint32_t in_range(uint32_t wanted, uint32_t otherwise, uint32_t most) {
     uint32_t n = wanted != 0 ? wanted : otherwise;
@@ -131,7 +132,30 @@ static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct
     return status;
 }
 
+/* The rung that was asked for, and what it takes. */
+static enum plec_status choose_rung(struct plec_cuda_device *device,
+                                    const struct plec_device_options *options,
+                                    struct plec_error *err) {
+    char names[PLEC_ERROR_MESSAGE_MAX / 2];
+    device->most_rung = options->plain_c ? PLEC_CUDA_PLAIN : INT32_MAX;
+    device->batch_invariant = options->batch_invariant;
+    if (options->rung == NULL || strcmp(options->rung, "auto") == 0) return PLEC_OK;
+    plec_cuda_rung_list(names, sizeof names);
+    if (!plec_cuda_rung_find(&device->most_rung, options->rung))
+        return plec_fail(err, PLEC_UNSUPPORTED, "NoSuchRung",
+                         "no kernels are called %s: there are auto, %s", options->rung, names);
+    if (device->most_rung >= PLEC_CUDA_PLAIN) return PLEC_OK;
+    if (device->batch_invariant)
+        return plec_fail(err, PLEC_UNSUPPORTED, "NotBatchInvariant",
+                         "%s sums in an order that depends on the batch", options->rung);
+    enum plec_status status = plec_cuda_library_open(
+        &device->library, options->cublas, device->most_rung == PLEC_CUDA_CUBLAS_GROUPED, err);
+    if (status != PLEC_OK) plec_error_context(err, "rung %s", options->rung);
+    return status;
+}
+
 static void release(struct plec_cuda_device *device) {
+    plec_cuda_library_close(device->library);
     if (device->reserved != NULL) (void)cudaFree(device->reserved);
     if (device->order != NULL) (void)cudaEventDestroy(device->order);
     if (device->rows != NULL) (void)cudaFree(device->rows);
@@ -151,12 +175,11 @@ static enum plec_status cuda_open(struct plec_device **out,
     device->n_calls =
         in_range(options->queue_capacity, PLEC_CUDA_CALLS_DEFAULT, PLEC_CUDA_CALLS_MAX);
     device->probe = options->probe;
-    device->most_rung = options->plain_c ? PLEC_CUDA_PLAIN : INT32_MAX;
-    device->batch_invariant = options->batch_invariant;
     pthread_mutex_init(&device->mutex, NULL);
     status = plec_cuda_enter(device, err);
     if (status == PLEC_OK) status = describe(device, err);
     if (status == PLEC_OK) status = check_arch(device, err);
+    if (status == PLEC_OK) status = choose_rung(device, options, err);
     if (status == PLEC_OK) status = ask_tensor_cores(device, err);
     if (status == PLEC_OK) status = make_tables(device, err);
     if (status == PLEC_OK) status = reserve(device, options->reserve_bytes, err);
@@ -176,8 +199,8 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->memory_bytes = device->memory_bytes;
     out->numa_node = device->numa_node;
     out->needs_upload = true;
-    out->graph_banks = PLEC_CUDA_TABLES_MAX;
-    out->graph_entries = PLEC_CUDA_TABLE_ROWS_MAX;
+    out->graph_banks = device->library == NULL ? PLEC_CUDA_TABLES_MAX : 0;
+    out->graph_entries = device->library == NULL ? PLEC_CUDA_TABLE_ROWS_MAX : 0;
     const char *flushes = device->flushes       ? ", plain: flushes subnormals"
                           : device->lacks_wgmma ? ", without wgmma"
                                                 : "";

@@ -40,6 +40,7 @@ enum {
 #endif
 
 struct plec_cuda_stream;
+struct plec_cuda_library; /* library.h */
 
 /* The device table of one bank: where its rows are, and what is written there, or will be when the
  * streams get to it. A bank is known by its entries; what another bank left under the same address
@@ -55,9 +56,10 @@ struct plec_cuda_device {
     struct plec_device base;
     int number;
     uint32_t arch;     /* 90: of the device; what was loaded for it may be older */
-    int32_t most_rung; /* PLEC_CUDA_PLAIN when slow kernels were asked for; _MM_FMA when flushes */
-    bool flushes;      /* tensor cores take subnormal operands for 0 */
-    bool lacks_wgmma;  /* an sm_90 whose image is not of sm_90a, or whose wgmma takes them so */
+    int32_t most_rung; /* lower where slow kernels were asked for; _MM_FMA at most when flushes */
+    struct plec_cuda_library *library; /* where its rungs were asked for, else NULL */
+    bool flushes;                      /* tensor cores take subnormal operands for 0 */
+    bool lacks_wgmma;     /* an sm_90 whose image is not of sm_90a, or whose wgmma takes them so */
     bool batch_invariant; /* of each operand kernels of one order of sums alone */
     uint32_t n_multiprocessors, n_calls;
     uint32_t shared_bytes; /* of a multiprocessor */

@@ -10,7 +10,7 @@
  * batches that share it. The host knows no routing: how many tiles there are is read on the device,
  * and a kernel whose class has none ends at once.
  */
-#include "device/cuda/experts.h"
+#include "device/cuda/library.h"
 
 #include <string.h>
 
@@ -96,8 +96,10 @@ enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
     }
     const struct plec_operand *down = &out->bank.operands[PLEC_DOWN];
     const struct plec_cuda_gemm *gemm = out->passes[PLEC_DOWN][0].gemm; /* all agree in splits */
-    out->act_f32 = !plec_format_rounds_inputs(down->format);
-    out->apart = are_apart(out);
+    out->by_library = gemm->rung < PLEC_CUDA_PLAIN;                     /* then so are the others */
+    out->act_f32 = !out->by_library && !plec_format_rounds_inputs(down->format);
+    out->apart = out->by_library ? out->n_passes[PLEC_GATE] > 0 && out->n_passes[PLEC_UP] > 0
+                                 : are_apart(out);
     out->n_splits = gemm->down_splits != NULL ? gemm->down_splits(down->rows, down->cols) : 1;
     return PLEC_OK;
 }
@@ -295,7 +297,25 @@ static void mark(const struct plec_cuda_run *run, enum plec_device_work work, bo
     if (probe->mark != NULL) probe->mark(probe->user, work, ends);
 }
 
+/* The same by a library: all tiles are in one list. */
+static void run_products(struct plec_cuda_run *run) {
+    struct plec_cuda_rows rows = rows_of(run, run->choice.passes[PLEC_DOWN][0].list);
+    if (plec_cuda_library_begin(run)) {
+        mark(run, PLEC_WORK_GATE_UP, false);
+        plec_cuda_library_gate_up(run, &rows);
+        mark(run, PLEC_WORK_GATE_UP, true);
+        mark(run, PLEC_WORK_DOWN, false);
+        if (run->launch.status == PLEC_OK) plec_cuda_library_down(run, &rows);
+        mark(run, PLEC_WORK_DOWN, true);
+    }
+    plec_cuda_library_end(run);
+}
+
 static void run_tiles(struct plec_cuda_run *run) {
+    if (run->choice.by_library) {
+        run_products(run);
+        return;
+    }
     mark(run, PLEC_WORK_GATE_UP, false);
     if (run->choice.apart) {
         gate_up(run, PLEC_GATE, PLEC_CUDA_GATE_ALONE);

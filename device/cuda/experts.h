@@ -25,7 +25,8 @@ struct plec_cuda_choice {
     uint32_t n_passes[PLEC_N_MATRICES];
     uint32_t n_splits;
     bool act_f32, wants_bf16;
-    bool apart; /* gate and up differ in kernels: one after the other */
+    bool apart;      /* gate and up differ in kernels: one after the other */
+    bool by_library; /* products are calls of a library (library.h) */
 };
 PLEC_MUST_USE enum plec_status plec_cuda_choose(struct plec_cuda_choice *out,
                                                 const struct plec_cuda_device *device,

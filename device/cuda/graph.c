@@ -12,6 +12,9 @@ struct plec_cuda_graph {
 
 enum plec_status plec_cuda_graph_begin(struct plec_stream *base, struct plec_error *err) {
     struct plec_cuda_stream *stream = (struct plec_cuda_stream *)base;
+    if (stream->device->library != NULL)
+        return plec_fail(err, PLEC_UNSUPPORTED, "NoGraphs",
+                         "products of cuBLAS: the host has to know the rows of each expert");
     enum plec_status status = plec_cuda_stream_sync(base, err);
     if (status != PLEC_OK) return status;
     pthread_mutex_lock(&stream->mutex);

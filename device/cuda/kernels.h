@@ -258,6 +258,20 @@ enum plec_cuda_order {
     PLEC_CUDA_ORDERS
 };
 
+/* Matrices of one format decoded to bf16, rounded once to nearest. */
+enum { PLEC_CUDA_TO_BF16_MATRICES = 32 }; /* of one launch */
+struct plec_cuda_to_bf16_args {
+    uint32_t n, rows, cols;
+    const uint8_t *values[PLEC_CUDA_TO_BF16_MATRICES], *scales[PLEC_CUDA_TO_BF16_MATRICES];
+    uint16_t *to[PLEC_CUDA_TO_BF16_MATRICES]; /* [rows, cols] each */
+};
+struct plec_cuda_decoder {
+    uint16_t format;
+    int (*to_bf16)(const struct plec_cuda_to_bf16_args *args, cudaStream_t stream);
+};
+/* Of every format that a kernel runs; NULL for others. */
+const struct plec_cuda_decoder *plec_cuda_decoder_of(uint16_t format);
+
 /* One rung for one format: a place in the launch table (table.c). A gate_up whose gate and up
  * differ in kernels is two passes, GATE_ALONE by gate's kernels, then UP_LAST by up's. Kernels of
  * one format that are no plain ones share out among the classes of rows what an operand has:
@@ -288,14 +302,19 @@ struct plec_cuda_gemm {
                           uint32_t n_tokens, uint32_t n_pairs);
     uint32_t shared_bytes[PLEC_CUDA_CLASSES]; /* dynamic shared memory of a block, by class */
 };
-/* Higher is faster; of the rungs that run a class of an operand's rows the highest is taken. */
+/* Higher is faster; of the rungs that run a class of an operand's rows the highest is taken. Those
+ * below the plain one are baselines, for experts alone and when one of them is asked for: their
+ * products are calls of a library (library.h), gate_up and down NULL. */
 enum plec_cuda_rung {
-    PLEC_CUDA_PLAIN,
+    PLEC_CUDA_CUBLAS_LOOP = -2,
+    PLEC_CUDA_CUBLAS_GROUPED = -1,
+    PLEC_CUDA_PLAIN = 0,
     PLEC_CUDA_MM_FMA,
     PLEC_CUDA_MM_SYNC,
     PLEC_CUDA_MM_BULK,
     PLEC_CUDA_WGMMA
 };
+enum { PLEC_CUDA_ANY_FORMAT = UINT16_MAX }; /* of a place in the table that has every format */
 
 /* Place i of the launch table and its symbol, "plec_cuda_mm_sync_q4_0"; NULL behind the last. */
 const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i);

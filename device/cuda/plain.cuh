@@ -321,6 +321,32 @@ static __global__ void __launch_bounds__(PLEC_PLAIN_THREADS, 2)
     }
 }
 
+/* ---- to bf16 ------------------------------------------------------------------------------------
+ * Matrices as a library takes them. A warp a row, 1024 weights at a time. */
+
+template <class F>
+static __global__ void __launch_bounds__(PLEC_PLAIN_THREADS, 2)
+    plain_to_bf16(struct plec_cuda_to_bf16_args args) {
+    PLEC_SHARED_STATIC(typename plec_plain_chunk<F>::type, chunks);
+    uint32_t warp = threadIdx.x / 32;
+    uint64_t n_rows = (uint64_t)args.n * args.rows;
+    uint64_t step = (uint64_t)gridDim.x * PLEC_PLAIN_WARPS;
+    for (uint64_t at = (uint64_t)blockIdx.x * PLEC_PLAIN_WARPS + warp; at < n_rows; at += step) {
+        uint32_t which = (uint32_t)(at / args.rows), row = (uint32_t)(at % args.rows);
+        struct plec_plain_matrix m =
+            plec_plain_bind<F>(args.values[which], args.scales[which], args.rows, args.cols);
+        uint16_t *to = args.to[which] + plec_cuda_at(row, args.cols);
+        for (uint32_t first = 0; first < args.cols; first += PLEC_PLAIN_CHUNK) {
+            uint32_t n = min(args.cols - first, (uint32_t)PLEC_PLAIN_CHUNK);
+            __syncwarp(); /* the last chunk was written */
+            plec_plain_decode<F>(chunks[warp], m, row, first, n);
+            __syncwarp();
+            for (uint32_t i = threadIdx.x % 32; i < n; i += 32)
+                to[first + i] = plec_f32_bf16(chunks[warp][plec_plain_place<F>(i)]);
+        }
+    }
+}
+
 /* ---- launchers ----------------------------------------------------------------------------------
  */
 
@@ -366,6 +392,16 @@ static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cu
                             dim3(PLEC_PLAIN_THREADS), 0, stream, *args);
 }
 
+enum { PLEC_PLAIN_TO_BF16_BLOCKS = 2048 };
+
+template <class F>
+static int plec_plain_launch_to_bf16(const struct plec_cuda_to_bf16_args *args,
+                                     cudaStream_t stream) {
+    uint64_t n = plec_plain_items(args->n, args->rows);
+    return (int)PLEC_LAUNCH((plain_to_bf16<F>), dim3(plec_plain_grid(n, PLEC_PLAIN_TO_BF16_BLOCKS)),
+                            dim3(PLEC_PLAIN_THREADS), 0, stream, *args);
+}
+
 /* ---- formats as types ---------------------------------------------------------------------------
  * The three geometries of lyrw/format.h; ROUNDS: x and act are rounded to bf16. */
 #define PLEC_PLAIN_TYPE(format, elems, scaled, trailing, rounds, ...)                              \
@@ -386,7 +422,7 @@ static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cu
     PLEC_PLAIN_TYPE(format, elems, true, true, true,                                               \
                     plec_##format##_decode(out, block, scale, tensor_scale))
 
-/* The place of a format's plain kernels in the launch table. */
+/* The place of a format's plain kernels in the launch table, and what decodes it for a library. */
 #define PLEC_PLAIN_GEMM(format, tag)                                                               \
     extern "C" const struct plec_cuda_gemm plec_cuda_plain_##format = {                            \
         "plain",                                                                                   \
@@ -404,6 +440,8 @@ static int plec_plain_launch_logits(const struct plec_cuda_logits_args *args, cu
         NULL,                                                                                      \
         NULL,                                                                                      \
         NULL,                                                                                      \
-        {0, 0, 0}};
+        {0, 0, 0}};                                                                                \
+    extern "C" const struct plec_cuda_decoder plec_cuda_decoder_##format = {                       \
+        tag, plec_plain_launch_to_bf16<plec_plain_##format>};
 
 #endif

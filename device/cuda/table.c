@@ -93,7 +93,9 @@
     X(plec_cuda_mm_wg_nvfp4)                                                                       \
     X(plec_cuda_mm_wg_gguf_mxfp4)                                                                  \
     X(plec_cuda_mm_wg_gguf_nvfp4)                                                                  \
-    X(plec_cuda_plain_q2_0)
+    X(plec_cuda_plain_q2_0)                                                                        \
+    X(plec_cuda_cublas_loop_any)                                                                   \
+    X(plec_cuda_cublas_grouped_any)
 
 #define DECLARE(name) extern const struct plec_cuda_gemm name;
 #define ADDRESS(name) &name,
@@ -105,15 +107,19 @@ enum { N_GEMMS = sizeof gemms / sizeof gemms[0] };
 
 /* What a kernel is wanted for. */
 static bool serves(const struct plec_cuda_gemm *gemm, enum plec_cuda_use use) {
-    return use == PLEC_CUDA_FOR_LINEAR   ? gemm->linear != NULL
-           : use == PLEC_CUDA_FOR_LOGITS ? gemm->logits != NULL
-                                         : gemm->gate_up != NULL && gemm->down != NULL;
+    return use == PLEC_CUDA_FOR_LINEAR ? gemm->linear != NULL
+           : use == PLEC_CUDA_FOR_LOGITS
+               ? gemm->logits != NULL
+               : gemm->rung < PLEC_CUDA_PLAIN || (gemm->gate_up != NULL && gemm->down != NULL);
 }
 
 static bool may_run(const struct plec_cuda_ask *ask, const struct plec_cuda_gemm *gemm,
                     enum plec_cuda_use use) {
-    return gemm->format == ask->format && gemm->least_arch <= ask->arch &&
-           (gemm->most_arch == 0 || ask->arch <= gemm->most_arch) && gemm->rung <= ask->most_rung &&
+    int32_t most = ask->most_rung;
+    if (use != PLEC_CUDA_FOR_EXPERTS && most < PLEC_CUDA_PLAIN) most = PLEC_CUDA_PLAIN;
+    return (gemm->format == ask->format || gemm->format == PLEC_CUDA_ANY_FORMAT) &&
+           gemm->least_arch <= ask->arch &&
+           (gemm->most_arch == 0 || ask->arch <= gemm->most_arch) && gemm->rung <= most &&
            serves(gemm, use) &&
            (ask->bank == NULL || gemm->runs == NULL || gemm->runs(ask->bank, ask->id));
 }
@@ -196,6 +202,28 @@ struct plec_cuda_ask plec_cuda_ask_for(const struct plec_cuda_device *device, ui
 void plec_cuda_limit_rung(struct plec_device *device, int32_t most_rung) {
     struct plec_cuda_device *own = (struct plec_cuda_device *)device;
     if (own->most_rung > most_rung) own->most_rung = most_rung;
+}
+
+bool plec_cuda_rung_find(int32_t *out, const char *name) {
+    for (size_t i = 0; i < N_GEMMS; i++)
+        if (strcmp(gemms[i]->name, name) == 0) {
+            *out = gemms[i]->rung;
+            return true;
+        }
+    return false;
+}
+
+void plec_cuda_rung_list(char *out, size_t size) {
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < N_GEMMS && at < size; i++) {
+        size_t j = 0;
+        while (strcmp(gemms[j]->name, gemms[i]->name) != 0)
+            j++;
+        if (j < i) continue;
+        int n = snprintf(out + at, size - at, "%s%s", at > 0 ? ", " : "", gemms[i]->name);
+        at += n > 0 ? (size_t)n : 0;
+    }
 }
 
 const struct plec_cuda_gemm *plec_cuda_gemm_at(const char **symbol, size_t i) {

@@ -47,6 +47,11 @@ struct plec_cuda_share {
 uint32_t plec_cuda_kernels_share(struct plec_cuda_share out[PLEC_CUDA_CLASSES],
                                  const struct plec_cuda_kernels *kernels);
 
+/* The rung of a name, "mm_sync"; false: no kernel has it. */
+bool plec_cuda_rung_find(int32_t *out, const char *name);
+/* All of those names, each once: "plain, mm_sync, ..."; cut at size. */
+void plec_cuda_rung_list(char *out, size_t size);
+
 /* For tests: an open device runs no rung above. */
 void plec_cuda_limit_rung(struct plec_device *device, int32_t most_rung);
 

@@ -21,7 +21,8 @@ static const struct plec_cli_command command = {
     .synopsis =
         "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
         "    [--warmup N] [--routing random|router|TRACE] [--slots K] [--seed S] [--device NAME]\n"
-        "    [--threads N] [--graphs on|off] [--limit-gbs X] [--record TRACE] [--csv out.csv]\n"
+        "    [--threads N] [--graphs on|off] [--rung NAME [--cublas FILE]] [--limit-gbs X]\n"
+        "    [--record TRACE] [--csv out.csv]\n"
         "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
         "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
         "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"

@@ -27,6 +27,12 @@ void plec_device_cli_options(struct plec_cli_option *out, struct plec_device_wor
         {"graphs", PLEC_CLI_TEXT, &words->graphs, NULL, "on|off",
          "On cuda: steps of up to 64 tokens are captured as graphs when their size comes for the "
          "second time, and replayed; on. Streamed layers are always launched kernel by kernel."},
+        {"rung", PLEC_CLI_TEXT, &words->rung, NULL, "NAME",
+         "The kernels to run experts with: auto (the fastest), plain, mm_sync, ... (those, or the "
+         "next slower ones that a format has), or on cuda the baselines cublas_loop and "
+         "cublas_grouped, whose weights are rounded to bf16."},
+        {"cublas", PLEC_CLI_TEXT, &words->cublas, NULL, "FILE",
+         "The cuBLAS of those baselines; the one that the loader finds."},
     };
     memcpy(out, options, sizeof options);
 }
@@ -35,7 +41,9 @@ int plec_device_cli_read(struct plec_device_choice *out, const struct plec_cli_c
                          const struct plec_device_words *words) {
     const char *graphs = words->graphs != NULL ? words->graphs : "on";
     *out = (struct plec_device_choice){.n_threads = words->n_threads,
-                                       .eager = strcmp(graphs, "off") == 0};
+                                       .eager = strcmp(graphs, "off") == 0,
+                                       .rung = words->rung,
+                                       .cublas = words->cublas};
     if (!out->eager && strcmp(graphs, "on") != 0)
         return plec_cli_usage(command, "--graphs wants on or off, found '%s'", graphs);
     return plec_cli_device(&out->device, command, words->device != NULL ? words->device : "auto");
@@ -45,6 +53,8 @@ void plec_device_choose(struct plec_runner_options *out, const struct plec_devic
     out->device = choice->device;
     out->n_threads = choice->n_threads;
     out->eager = choice->eager;
+    out->rung = choice->rung;
+    out->cublas = choice->cublas;
 }
 
 json_t *plec_graphs_json(const struct plec_runner *runner) {

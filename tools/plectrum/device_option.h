@@ -13,16 +13,17 @@ int plec_cli_device(enum plec_run_device *out, const struct plec_cli_command *co
 
 /* As given; zeroed: nothing was. */
 struct plec_device_words {
-    const char *device, *graphs;
+    const char *device, *graphs, *rung, *cublas;
     uint32_t n_threads;
 };
 struct plec_device_choice {
     enum plec_run_device device;
     uint32_t n_threads;
     bool eager;
+    const char *rung, *cublas;
 };
 
-enum { PLEC_DEVICE_CLI_OPTIONS = 3 };
+enum { PLEC_DEVICE_CLI_OPTIONS = 5 };
 /* Rows of a command's options, into out [PLEC_DEVICE_CLI_OPTIONS]; words must outlive them. */
 void plec_device_cli_options(struct plec_cli_option *out, struct plec_device_words *words);
 /* What the words say. PLEC_CLI_GO_ON, or the exit status after a message. */

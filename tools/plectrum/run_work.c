@@ -85,9 +85,10 @@ static enum plec_status open_runner(struct plec_runner **out, const struct plec_
         .n_layers = 1,
         .stream = streams ? run->o.stream : (struct plec_stream_options){0},
         .tracer = run->runner == NULL ? plec_tracing_tracer(run->tracing) : NULL, /* no check */
-        .log = streams ? plec_cli_log() : (struct plec_log){0}};
+        .log = streams || run->o.device.rung != NULL ? plec_cli_log() : (struct plec_log){0}};
     plec_device_choose(&options, &run->o.device);
     options.device = device;
+    if (checks) options.rung = options.cublas = NULL, options.log = (struct plec_log){0};
     return plec_runner_open(out, run->container, &options, err);
 }
 
