@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -94,6 +95,61 @@ TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
         EXPECT_TRUE(passed_some(script.log(step))) << step;
     EXPECT_TRUE(script.says("emulated")) << script.said();
     EXPECT_TRUE(script.says("no cuBLAS"));
+}
+
+/* Lines of a run of the emulated matrix; its exit status is 0. */
+std::vector<std::string> matrix(std::vector<std::string> args) {
+    args.insert(args.begin(),
+                {"--device", "cuda", "--gbs", "1", "--batch", "0.001", "--memory-mib", "16"});
+    plec_test::ToolResult result =
+        plec_test::run_program(PLEC_BINARY_DIR "/tools/bench_matrix_emu", args);
+    EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
+    std::vector<std::string> lines;
+    std::istringstream text(result.out);
+    for (std::string line; std::getline(text, line);)
+        lines.push_back(single_spaced(line));
+    return lines;
+}
+
+/* The words of the first row: below the device and the names of columns. */
+std::vector<std::string> words_of_row(const std::vector<std::string> &lines) {
+    std::istringstream row(lines.size() > 2 ? lines[2] : "");
+    std::vector<std::string> words;
+    for (std::string word; row >> word;)
+        words.push_back(word);
+    words.resize(std::max<size_t>(words.size(), 10));
+    return words;
+}
+
+TEST(BenchMatrix, TimesReplaysOfAGraphOrSaysThatItTimesLaunches) {
+    std::vector<std::string> args = {"--models", "llama-4-scout", "--formats", "mxfp4", "--tokens",
+                                     "1",        "--shrink",      "100"};
+    std::vector<std::string> row = words_of_row(matrix(args));
+    EXPECT_EQ(row[2], "mm_sync");
+    EXPECT_EQ(row[9], "graph");
+    args.insert(args.end(), {"--graphs", "off"});
+    EXPECT_EQ(words_of_row(matrix(args))[9], "launches");
+    args.back() = "on"; /* what a library multiplies cannot be captured */
+    args.insert(args.end(), {"--rung", "cublas_grouped", "--cublas",
+                             PLEC_BINARY_DIR "/tests/libcublas_standin.so"});
+    row = words_of_row(matrix(args));
+    EXPECT_EQ(row[2], "cublas_grouped");
+    EXPECT_EQ(row[9], "launches");
+}
+
+/* Layers that take turns had one bank in common: 42 x 32 experts, where 1024 are the most. */
+TEST(BenchMatrix, TakesTurnsThroughMoreExpertsThanABankMayHave) {
+    std::vector<std::string> lines = matrix(
+        {"--models", "qwen3-30b-a3b", "--formats", "mxfp4", "--tokens", "1", "--shrink", "3"});
+    std::vector<std::string> row = words_of_row(lines);
+    EXPECT_EQ(row[0], "qwen3-30b-a3b");
+    EXPECT_GT(std::atof(row[5].c_str()), 0);
+}
+
+TEST(BenchMatrix, SaysWhatItsModelsAre) {
+    plec_test::ToolResult result = plec_test::run_program(PLEC_BINARY_DIR "/tools/bench_matrix_emu",
+                                                          {"--shapes", "--models", "mixtral-8x7b"});
+    EXPECT_EQ(result.out, "mixtral-8x7b 4096 14336 8 2\n");
 }
 
 /* us, GB/s and share of the floor of each row, and nothing behind them. */

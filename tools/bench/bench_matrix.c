@@ -3,18 +3,22 @@
  * processor's.
  *
  * Weights are random and every launch reads other ones: layers take turns over at least 256 MB, so
- * that no cache serves them. Routing is uniform, drawn afresh for every launch. A cell is the
- * median of batches of launches; its last output must have a finite norm above 0. Rows come out as
- * they are measured; cells that the time did not allow are named at the end.
+ * that no cache serves them. Routing is uniform, drawn afresh for every launch. Timed are replays
+ * of a graph of one turn through the layers, as a model's decode step is one; where a device or its
+ * kernels cannot be captured, launches: the last column says which. A cell is the median of seven
+ * batches; its last output must have a finite norm above 0. Rows come out as they are measured;
+ * cells that the time did not allow are named at the end.
  *
  * Usage: bench_matrix [--device cpu|cuda] [--models a,b] [--formats a,b] [--tokens 1,8]
  *                     [--limit SECONDS] [--memory-mib N] [--gbs X] [--tflops X] [--shrink N]
+ *                     [--rung NAME [--cublas FILE]] [--graphs on|off] [--batch SECONDS]
+ *        bench_matrix --shapes [--models a,b] [--shrink N]
  * --gbs, --tflops: the device's own limits as measured elsewhere; without them the memory's speed
  *   is measured by copies on the device, and arithmetic is left out of the floor.
  * --shrink: divides widths and experts, to try the program on a small machine.
- * Exit status: 0; 1 an output is wrong; 2 usage; 4 the machine could not.
+ * --rung: the kernels to run with, or a baseline, as `plectrum run` has it. --batch: how long a
+ * batch takes about (0.02). Exit status: 0; 1 an output is wrong; 2 usage; 4 the machine could not.
  */
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,33 +26,21 @@
 
 #include "device/device.h"
 #include "lyrw/format.h"
-#include "tools/bench/models.h"
+#include "tools/bench/matrix_options.h"
 #include "tools/bench/random_bank.h"
 #include "tools/measure/read_bandwidth.h"
 
 enum {
-    TOKENS_MAX = 4096,
-    LIST_MAX = 32,
     LAUNCHES_MAX = 32,
     BATCHES = 7,
     WIDTH_GRAIN = 256 /* widths stay multiples of a K-quant's block */
 };
 static const uint64_t rotated_bytes = UINT64_C(256) << 20; /* read before anything comes again */
-static const double batch_seconds = 0.02;
-
-struct options {
-    enum plec_device_kind device;
-    const struct plec_bench_model *models[LIST_MAX];
-    const struct plec_format *formats[LIST_MAX];
-    uint32_t tokens[LIST_MAX];
-    uint32_t n_models, n_formats, n_tokens, shrink;
-    double limit, gbs, tflops;
-    uint64_t memory;
-};
+static const double longest_batches = 25; /* that one turn through the layers may take */
 
 /* Device buffers of one launch size, and what routes into them. */
 struct step {
-    int32_t *ids;   /* [LAUNCHES_MAX][tokens, top_k] device, of the whole bank */
+    int32_t *ids;   /* [LAUNCHES_MAX][tokens, top_k] device */
     float *weights; /* [tokens, top_k] device */
     float *x, *y;   /* [tokens, hidden] device */
     void *workspace;
@@ -56,11 +48,12 @@ struct step {
 };
 
 struct bench {
-    const struct options *options;
+    const struct plec_matrix_options *options;
     struct plec_device *device;
     struct plec_stream *stream;
     struct plec_bench_model model; /* as shrunk */
     struct plec_bench_bank bank;   /* of n_layers layers, one after the other */
+    struct plec_bank layers[LAUNCHES_MAX];
     uint32_t n_layers;
     struct plec_bench_random random;
     double started, gbs;
@@ -85,9 +78,8 @@ static struct plec_bench_model shrink(const struct plec_bench_model *model, uint
 
 /* --- routing ---------------------------------------------------------------------------------- */
 
-/* top_k different experts for every token, of layer `layer`; returns how many experts it is. */
-static uint32_t route(struct bench *bench, int32_t *ids, uint32_t n_tokens, uint32_t layer,
-                      uint8_t *used) {
+/* top_k different experts for every token; returns how many experts it is. */
+static uint32_t route(struct bench *bench, int32_t *ids, uint32_t n_tokens, uint8_t *used) {
     uint32_t n_experts = bench->model.n_experts, top_k = bench->model.top_k, distinct = 0;
     memset(used, 0, n_experts);
     for (uint32_t t = 0; t < n_tokens; t++)
@@ -98,9 +90,9 @@ static uint32_t route(struct bench *bench, int32_t *ids, uint32_t n_tokens, uint
                 expert = plec_bench_draw(&bench->random, n_experts);
                 taken = false;
                 for (uint32_t i = 0; i < j; i++)
-                    taken |= ids[t * top_k + i] == (int32_t)(layer * n_experts + expert);
+                    taken |= ids[t * top_k + i] == (int32_t)expert;
             } while (taken);
-            ids[t * top_k + j] = (int32_t)(layer * n_experts + expert);
+            ids[t * top_k + j] = (int32_t)expert;
             distinct += !used[expert];
             used[expert] = 1;
         }
@@ -114,7 +106,7 @@ static enum plec_status fill_step(struct bench *bench, struct step *step, uint32
     static uint8_t used[1024];
     uint64_t distinct = 0;
     for (uint32_t launch = 0; launch < LAUNCHES_MAX; launch++)
-        distinct += route(bench, ids + launch * n_pairs, n_tokens, launch % bench->n_layers, used);
+        distinct += route(bench, ids + launch * n_pairs, n_tokens, used);
     step->distinct = (double)distinct / LAUNCHES_MAX;
     for (size_t i = 0; i < n_values; i++)
         values[i] = plec_bench_draw_normal(&bench->random);
@@ -154,7 +146,7 @@ static enum plec_status open_step(struct bench *bench, struct step *step, uint32
     size_t n_values = (size_t)n_tokens * bench->model.hidden;
     uint64_t workspace;
     memset(step, 0, sizeof *step);
-    if (!plec_experts_workspace(&workspace, bench->device, &bench->bank.bank, n_tokens,
+    if (!plec_experts_workspace(&workspace, bench->device, &bench->layers[0], n_tokens,
                                 bench->model.top_k))
         return plec_fail(err, PLEC_NO_MEMORY, "SizeOverflow", "workspace");
     enum plec_status status = alloc(&step->workspace, bench, workspace, err);
@@ -174,25 +166,72 @@ static enum plec_status open_step(struct bench *bench, struct step *step, uint32
 
 /* --- timing ----------------------------------------------------------------------------------- */
 
-/* Launches n times and waits; the seconds of one. */
-static enum plec_status run_batch(double *seconds, struct bench *bench, const struct step *step,
-                                  uint32_t n_tokens, uint32_t n, struct plec_error *err) {
-    struct plec_experts_args args = {.bank = &bench->bank.bank,
-                                     .weights = step->weights,
+/* Launches n times, layer by layer, each with a routing of its own. */
+static enum plec_status launch(struct bench *bench, const struct step *step, uint32_t n_tokens,
+                               uint32_t n, struct plec_error *err) {
+    struct plec_experts_args args = {.weights = step->weights,
                                      .n_tokens = n_tokens,
                                      .n_slots = bench->model.top_k,
                                      .x = step->x,
                                      .y = step->y,
                                      .workspace = step->workspace};
-    double started = plec_bench_now();
     enum plec_status status = PLEC_OK;
     for (uint32_t i = 0; i < n && status == PLEC_OK; i++) {
+        args.bank = &bench->layers[i % bench->n_layers];
         args.ids = step->ids + (size_t)(i % LAUNCHES_MAX) * n_tokens * bench->model.top_k;
         status = plec_launch_experts(bench->stream, &args, err);
     }
-    if (status == PLEC_OK) status = plec_stream_sync(bench->stream, err);
-    *seconds = (plec_bench_now() - started) / n;
     return status;
+}
+
+/* What a batch does n_times: n launches, or the replay of a graph of them. */
+struct batch {
+    struct plec_graph *graph; /* NULL: launches */
+    uint32_t n, n_times;
+};
+
+/* Runs a batch and waits; the seconds of one launch. */
+static enum plec_status run_batch(double *seconds, struct bench *bench, const struct step *step,
+                                  uint32_t n_tokens, const struct batch *batch,
+                                  struct plec_error *err) {
+    double started = plec_bench_now();
+    enum plec_status status = PLEC_OK;
+    for (uint32_t i = 0; i < batch->n_times && status == PLEC_OK; i++)
+        status = batch->graph != NULL ? plec_graph_launch(batch->graph, err)
+                                      : launch(bench, step, n_tokens, batch->n, err);
+    if (status == PLEC_OK) status = plec_stream_sync(bench->stream, err);
+    *seconds = (plec_bench_now() - started) / batch->n_times / batch->n;
+    return status;
+}
+
+/* A graph of n launches; none, and PLEC_OK, where they cannot be captured. */
+static enum plec_status capture(struct plec_graph **out, struct bench *bench,
+                                const struct step *step, uint32_t n_tokens, uint32_t n,
+                                struct plec_error *err) {
+    enum plec_status status = PLEC_OK;
+    *out = NULL;
+    if (bench->options->eager) return PLEC_OK;
+    for (uint32_t i = 0; i < bench->n_layers && status == PLEC_OK; i++)
+        status = plec_graph_refresh(bench->stream, &bench->layers[i], err);
+    if (status == PLEC_OK) status = plec_graph_begin(bench->stream, err);
+    if (status == PLEC_UNSUPPORTED) return PLEC_OK;
+    if (status != PLEC_OK) return status;
+    status = launch(bench, step, n_tokens, n, err);
+    enum plec_status ended = plec_graph_end(out, bench->stream, status == PLEC_OK ? err : NULL);
+    if (status == PLEC_OK) return ended;
+    plec_graph_close(*out);
+    *out = NULL;
+    return status;
+}
+
+/* Launches of a graph: a turn through all layers, unless that takes too long, and more where that
+ * is short; replays to fill a batch. `seconds`: of one launch, about. */
+static struct batch batch_for(const struct bench *bench, double seconds) {
+    double wanted = seconds > 0 ? bench->options->batch / seconds : LAUNCHES_MAX;
+    double turn = fmin(bench->n_layers, fmax(longest_batches * wanted, 2));
+    struct batch batch = {.n = (uint32_t)fmin(fmax(wanted, turn), LAUNCHES_MAX)};
+    batch.n_times = (uint32_t)fmin(fmax(wanted / batch.n, 1), 4096);
+    return batch;
 }
 
 /* The norm of the last output, per value; NaN where a value is. */
@@ -223,38 +262,59 @@ static const char *one_word(char *out, const char *name) {
     return out;
 }
 
+/* The kernel that the format's experts run with: gate and up are one matrix, and down is alike. */
+static const char *kernel_of(char *out, const struct bench *bench) {
+    char name[PLEC_KERNEL_NAME_MAX];
+    const char *kernel =
+        plec_device_operand_kernel(bench->device, &bench->layers[0], PLEC_DOWN, name);
+    return one_word(out, kernel != NULL ? kernel : "none");
+}
+
 static void print_cell(struct bench *bench, const struct plec_format *format, uint32_t n_tokens,
-                       const struct step *step, double seconds, double norm) {
+                       const struct step *step, double seconds, const struct batch *batch,
+                       double norm) {
     const struct plec_bench_model *model = &bench->model;
     double bytes = step->distinct * (double)bench->bank.entry_bytes;
     double flop = 6.0 * model->hidden * model->intermediate * model->top_k * n_tokens;
     double memory_floor = bytes / (bench->gbs * 1e9);
     double compute_floor = bench->options->tflops > 0 ? flop / (bench->options->tflops * 1e12) : 0;
     bool good = norm > 0 && isfinite(norm);
-    char name[PLEC_KERNEL_NAME_MAX], kernel[PLEC_KERNEL_NAME_MAX];
-    printf("%-20s %-9s %-12s %6u %8.1f %11.1f %9.1f %9.2f %7.3f%s%s\n", model->name, format->name,
-           one_word(kernel, plec_device_kernel_name(bench->device, format->tag, name)), n_tokens,
-           step->distinct, seconds * 1e6, bytes / seconds * 1e-9, flop / seconds * 1e-12,
-           fmax(memory_floor, compute_floor) / seconds,
+    char kernel[PLEC_KERNEL_NAME_MAX];
+    printf("%-20s %-9s %-14s %6u %8.1f %11.1f %9.1f %9.2f %7.3f %-8s%s%s%s\n", model->name,
+           format->name, kernel_of(kernel, bench), n_tokens, step->distinct, seconds * 1e6,
+           bytes / seconds * 1e-9, flop / seconds * 1e-12,
+           fmax(memory_floor, compute_floor) / seconds, batch->graph != NULL ? "graph" : "launches",
            bench->bank.n_stored < model->n_experts ? "  experts share bytes" : "",
-           good ? "" : "  WRONG OUTPUT");
+           batch->n < bench->n_layers ? "  too slow to rotate" : "", good ? "" : "  WRONG OUTPUT");
     fflush(stdout);
     if (!good) bench->wrong = true;
+}
+
+static enum plec_status time_step(struct bench *bench, const struct plec_format *format,
+                                  uint32_t n_tokens, const struct step *step,
+                                  struct plec_error *err) {
+    const struct batch first = {.n = 2, .n_times = 1};
+    double seconds, batches[BATCHES], norm = NAN;
+    enum plec_status status = run_batch(&seconds, bench, step, n_tokens, &first, err);
+    if (status == PLEC_OK) status = run_batch(&seconds, bench, step, n_tokens, &first, err);
+    struct batch batch = batch_for(bench, seconds);
+    if (status == PLEC_OK) status = capture(&batch.graph, bench, step, n_tokens, batch.n, err);
+    for (int i = -1; i < BATCHES && status == PLEC_OK; i++) /* one that is not counted */
+        status = run_batch(&batches[i < 0 ? 0 : i], bench, step, n_tokens, &batch, err);
+    if (status == PLEC_OK) status = output_norm(&norm, bench, step, n_tokens, err);
+    if (status == PLEC_OK)
+        print_cell(bench, format, n_tokens, step, plec_bench_median(batches, BATCHES), &batch,
+                   norm);
+    plec_graph_close(batch.graph);
+    return status;
 }
 
 static enum plec_status time_cell(struct bench *bench, const struct plec_format *format,
                                   uint32_t n_tokens, struct plec_error *err) {
     struct step step;
-    double seconds, batches[BATCHES], norm = NAN;
     enum plec_status status = open_step(bench, &step, n_tokens, err);
     if (status != PLEC_OK) return status;
-    status = run_batch(&seconds, bench, &step, n_tokens, 2, err);
-    uint32_t n = seconds > 0 ? (uint32_t)fmin(fmax(batch_seconds / seconds, 2), 4096) : 2;
-    for (int i = 0; i < BATCHES && status == PLEC_OK; i++)
-        status = run_batch(&batches[i], bench, &step, n_tokens, n, err);
-    if (status == PLEC_OK) status = output_norm(&norm, bench, &step, n_tokens, err);
-    if (status == PLEC_OK)
-        print_cell(bench, format, n_tokens, &step, plec_bench_median(batches, BATCHES), norm);
+    status = time_step(bench, format, n_tokens, &step, err);
     close_step(bench, &step);
     return status;
 }
@@ -295,7 +355,13 @@ static enum plec_status open_layers(struct bench *bench, const struct plec_forma
                                         .n_entries = bench->n_layers * model->n_experts,
                                         .most_bytes = bench->options->memory,
                                         .seed = 88172645463325252u};
-    return plec_bench_bank_open(&bench->bank, &args, err);
+    enum plec_status status = plec_bench_bank_open(&bench->bank, &args, err);
+    for (uint32_t i = 0; i < bench->n_layers && status == PLEC_OK; i++) {
+        bench->layers[i] = bench->bank.bank;
+        bench->layers[i].n_entries = model->n_experts;
+        bench->layers[i].entries = bench->bank.bank.entries + i * model->n_experts;
+    }
+    return status;
 }
 
 static enum plec_status run_bank(struct bench *bench, const struct plec_format *format,
@@ -311,7 +377,7 @@ static enum plec_status run_bank(struct bench *bench, const struct plec_format *
             break;
         }
         status = time_cell(bench, format, bench->options->tokens[i], err);
-        if (status == PLEC_NO_MEMORY) {
+        if (status == PLEC_NO_MEMORY || status == PLEC_UNSUPPORTED) {
             leave_out(bench, format, err->message);
             status = PLEC_OK;
         }
@@ -321,7 +387,7 @@ static enum plec_status run_bank(struct bench *bench, const struct plec_format *
 }
 
 static enum plec_status run_matrix(struct bench *bench, struct plec_error *err) {
-    const struct options *options = bench->options;
+    const struct plec_matrix_options *options = bench->options;
     enum plec_status status = PLEC_OK;
     for (uint32_t m = 0; m < options->n_models; m++) {
         bench->model = shrink(options->models[m], options->shrink);
@@ -356,22 +422,23 @@ static enum plec_status measure_copy(struct bench *bench, struct plec_error *err
     return status;
 }
 
-static int run(const struct options *options) {
+static int run(const struct plec_matrix_options *options) {
     struct bench bench = {.options = options, .random = {UINT64_C(0x9E3779B97F4A7C15)}};
     struct plec_device_info info;
     struct plec_error err;
     bench.started = plec_bench_now();
-    enum plec_status status = plec_device_open(&bench.device, options->device, NULL, &err);
+    struct plec_device_options device = {.rung = options->rung, .cublas = options->cublas};
+    enum plec_status status = plec_device_open(&bench.device, options->device, &device, &err);
     if (status == PLEC_OK) status = plec_stream_open(&bench.stream, bench.device, &err);
     bench.gbs = options->gbs;
     if (status == PLEC_OK && bench.gbs <= 0) status = measure_copy(&bench, &err);
     if (status == PLEC_OK) {
         plec_device_get_info(&info, bench.device);
-        printf("%s; memory %.0f GB/s (%s), arithmetic %s; batches of launches, medians of %d\n",
-               info.name, bench.gbs, options->gbs > 0 ? "given" : "copies on the device",
+        printf("%s; memory %.0f GB/s (%s), arithmetic %s; medians of %d batches\n", info.name,
+               bench.gbs, options->gbs > 0 ? "given" : "copies on the device",
                options->tflops > 0 ? "as given" : "not in the floor", BATCHES);
-        printf("%-20s %-9s %-12s %6s %8s %11s %9s %9s %7s\n", "model", "format", "kernel", "tokens",
-               "experts", "us", "GB/s", "TFLOP/s", "floor");
+        printf("%-20s %-9s %-14s %6s %8s %11s %9s %9s %7s %s\n", "model", "format", "kernel",
+               "tokens", "experts", "us", "GB/s", "TFLOP/s", "floor", "timed");
         status = run_matrix(&bench, &err);
     }
     if (status != PLEC_OK) fprintf(stderr, "bench_matrix: %s\n", err.message);
@@ -381,105 +448,25 @@ static int run(const struct options *options) {
     return status != PLEC_OK ? 4 : bench.wrong;
 }
 
-/* --- the command line ------------------------------------------------------------------------- */
-
-/* Takes the next name of a comma-separated list off *text into name; false at its end. */
-static bool next_name(char *name, size_t size, const char **text) {
-    size_t n = strcspn(*text, ",");
-    if (n == 0 || n >= size) return false;
-    memcpy(name, *text, n);
-    name[n] = '\0';
-    *text += n + ((*text)[n] == ',');
-    return true;
-}
-
-static bool read_models(struct options *options, const char *text) {
-    char name[64];
-    for (options->n_models = 0; *text != '\0' && options->n_models < LIST_MAX;) {
-        if (!next_name(name, sizeof name, &text)) return false;
-        const struct plec_bench_model *model = plec_bench_model_by_name(name);
-        if (model == NULL) return false;
-        options->models[options->n_models++] = model;
+static int print_shapes(const struct plec_matrix_options *options) {
+    for (uint32_t m = 0; m < options->n_models; m++) {
+        struct plec_bench_model model = shrink(options->models[m], options->shrink);
+        printf("%s %u %u %u %u\n", model.name, model.hidden, model.intermediate, model.n_experts,
+               model.top_k);
     }
-    return *text == '\0' && options->n_models > 0;
-}
-
-static bool read_formats(struct options *options, const char *text) {
-    char name[64];
-    for (options->n_formats = 0; *text != '\0' && options->n_formats < LIST_MAX;) {
-        if (!next_name(name, sizeof name, &text)) return false;
-        const struct plec_format *format = plec_format_by_name(name);
-        if (format == NULL) return false;
-        options->formats[options->n_formats++] = format;
-    }
-    return *text == '\0' && options->n_formats > 0;
-}
-
-static bool read_tokens(struct options *options, const char *text) {
-    char name[64], *end;
-    for (options->n_tokens = 0; *text != '\0' && options->n_tokens < LIST_MAX;) {
-        if (!next_name(name, sizeof name, &text)) return false;
-        unsigned long n = strtoul(name, &end, 10);
-        if (*end != '\0' || n < 1 || n > TOKENS_MAX) return false;
-        options->tokens[options->n_tokens++] = (uint32_t)n;
-    }
-    return *text == '\0' && options->n_tokens > 0;
-}
-
-static bool read_real(double *out, const char *text) {
-    char *end;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out > 0 && isfinite(*out);
-}
-
-static bool read_device(struct options *options, const char *text) {
-    options->device = strcmp(text, "cuda") == 0 ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
-    return options->device == PLEC_DEVICE_CUDA || strcmp(text, "cpu") == 0;
-}
-
-static bool read_option(struct options *options, int c, const char *text) {
-    double number = 0;
-    switch (c) {
-    case 'd': return read_device(options, text);
-    case 'm': return read_models(options, text);
-    case 'f': return read_formats(options, text);
-    case 't': return read_tokens(options, text);
-    case 'l': return read_real(&options->limit, text);
-    case 'g': return read_real(&options->gbs, text);
-    case 'c': return read_real(&options->tflops, text);
-    case 'b':
-        if (!read_real(&number, text) || number > 1e9) return false;
-        options->memory = (uint64_t)(number * (1 << 20));
-        return true;
-    case 's':
-        if (!read_real(&number, text) || number < 1 || number > 1000) return false;
-        options->shrink = (uint32_t)number;
-        return true;
-    default: return false;
-    }
+    return 0;
 }
 
 int main(int argc, char **argv) {
-    static const struct option names[] = {
-        {"device", required_argument, NULL, 'd'},  {"models", required_argument, NULL, 'm'},
-        {"formats", required_argument, NULL, 'f'}, {"tokens", required_argument, NULL, 't'},
-        {"limit", required_argument, NULL, 'l'},   {"memory-mib", required_argument, NULL, 'b'},
-        {"gbs", required_argument, NULL, 'g'},     {"tflops", required_argument, NULL, 'c'},
-        {"shrink", required_argument, NULL, 's'},  {NULL, 0, NULL, 0}};
-    struct options options = {
-        .device = PLEC_DEVICE_CPU, .shrink = 1, .limit = 1e9, .memory = UINT64_C(4096) << 20};
-    bool fine = read_models(&options, "gpt-oss-120b,mixtral-8x7b,qwen3-30b-a3b,qwen3-235b-a22b,"
-                                      "deepseek-v3") &&
-                read_formats(&options, "bf16,q8_0,q4_k,mxfp4") &&
-                read_tokens(&options, "1,8,64,512,4096");
-    for (int c; fine && (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
-        fine = read_option(&options, c, optarg);
-    if (!fine || optind != argc) {
+    struct plec_matrix_options options;
+    if (!plec_matrix_options_read(&options, argc, argv)) {
         fprintf(stderr,
                 "usage: bench_matrix [--device cpu|cuda] [--models a,b] [--formats a,b]\n"
                 "                    [--tokens 1,8] [--limit SECONDS] [--memory-mib N] [--gbs X]\n"
-                "                    [--tflops X] [--shrink N]\n");
+                "                    [--tflops X] [--shrink N] [--rung NAME [--cublas FILE]]\n"
+                "                    [--graphs on|off] [--batch SECONDS] [--shapes]\n");
         return 2;
     }
+    if (options.shapes) return print_shapes(&options);
     return run(&options);
 }
