@@ -322,6 +322,7 @@ TEST(Rung, NeverChoosesABaselineByItself) {
             EXPECT_EQ(strstr(kernel, "cublas"), nullptr) << formats[i].name;
             EXPECT_NE(plec_cuda_decoder_of(formats[i].tag), nullptr) << formats[i].name;
         }
+        EXPECT_EQ(plec_device_kernel_name(cuda.device, PLEC_CUDA_ANY_FORMAT, name), nullptr);
     }
 }
 

@@ -19,7 +19,8 @@ using plec_test::read_text;
 class Script {
   public:
     int run(const std::string &arguments) {
-        std::string line = "/bin/sh '" PLEC_SOURCE_DIR "/tools/gpu_check.sh' --out '" +
+        std::string line = "PATH='" + dir_.path("programs") +
+                           "':\"$PATH\" /bin/sh '" PLEC_SOURCE_DIR "/tools/gpu_check.sh' --out '" +
                            dir_.path("out") + "' " + arguments + " </dev/null >'" +
                            dir_.path("said") + "' 2>&1";
         int status = system(line.c_str());
@@ -43,12 +44,13 @@ class StandIns : public Script {
         std::filesystem::create_directory(dir_.path("programs"));
         for (const char *name :
              {"gpu_contract", "cuda_run_gpu_test", "cuda_device_gpu_test", "cuda_arrival_gpu_test",
-              "cuda_experts_gpu_test", "cuda_graph_gpu_test", "cuda_plan_gpu_test",
-              "cuda_route_gpu_test", "cuda_mm_fma_gpu_test", "cuda_mm_bulk_gpu_test",
-              "cuda_mm_sync_gpu_test", "cuda_mm_sync_slow_gpu_test", "cuda_mm_wg_gpu_test",
-              "plectrum"})
+              "cuda_experts_gpu_test", "cuda_graph_gpu_test", "cuda_library_gpu_test",
+              "cuda_runner_gpu_test", "cuda_plan_gpu_test", "cuda_route_gpu_test",
+              "cuda_mm_fma_gpu_test", "cuda_mm_bulk_gpu_test", "cuda_mm_sync_gpu_test",
+              "cuda_mm_sync_slow_gpu_test", "cuda_mm_wg_gpu_test", "plectrum"})
             add(name, "exit 0");
         add("compute-sanitizer", "exit 0");
+        add("python3", "echo no torch: it is not there\nexit 77");
         add("gpu_ceilings", "echo device Some GPU, sm_90\n[ \"$1\" = --probe ] && exit 0\n"
                             "echo gbs 3000.5\necho tflops 700.25");
         add("bench_matrix", "echo \"asked $*\"\n"
@@ -85,16 +87,28 @@ TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
     Script script;
     ASSERT_EQ(script.run("--emulated --binaries '" PLEC_BINARY_DIR "'"), 0) << script.said();
     for (const char *step : {"contract", "ceilings", "cuda_device", "cuda_arrival", "cuda_experts",
-                             "cuda_graph", "cuda_plan", "cuda_route", "cuda_mm_fma", "cuda_mm_bulk",
-                             "cuda_mm_sync", "cuda_mm_wg", "run_fixtures", "matrix"})
+                             "cuda_graph", "cuda_library", "cuda_runner", "cuda_plan", "cuda_route",
+                             "cuda_mm_fma", "cuda_mm_bulk", "cuda_mm_sync", "cuda_mm_wg",
+                             "run_fixtures", "matrix", "peer_cublas_grouped", "peer_cublas_loop"})
         EXPECT_TRUE(script.says(std::string("ok       ") + step + ",")) << script.said();
     EXPECT_NE(script.log("contract").find("contract on sm_90: holds"), std::string::npos);
     for (const char *step :
-         {"cuda_device", "cuda_arrival", "cuda_experts", "cuda_graph", "cuda_plan", "cuda_route",
-          "cuda_mm_fma", "cuda_mm_bulk", "cuda_mm_sync", "cuda_mm_wg", "run_fixtures"})
+         {"cuda_device", "cuda_arrival", "cuda_experts", "cuda_graph", "cuda_library",
+          "cuda_runner", "cuda_plan", "cuda_route", "cuda_mm_fma", "cuda_mm_bulk", "cuda_mm_sync",
+          "cuda_mm_wg", "run_fixtures"})
         EXPECT_TRUE(passed_some(script.log(step))) << step;
     EXPECT_TRUE(script.says("emulated")) << script.said();
     EXPECT_TRUE(script.says("no cuBLAS"));
+    /* the stand-in of cuBLAS beside mxfp4; of torch, what this machine has */
+    std::string table = single_spaced(script.table());
+    size_t row = table.find("llama-4-scout mxfp4 mm_");
+    ASSERT_NE(row, std::string::npos) << table;
+    std::istringstream words(table.substr(row));
+    std::string word;
+    for (int i = 0; i < 9; i++) {
+        words >> word;
+        EXPECT_TRUE(i < 7 || std::atof(word.c_str()) > 0) << table;
+    }
 }
 
 /* Lines of a run of the emulated matrix; its exit status is 0. */
@@ -159,7 +173,7 @@ TEST(GpuCheck, EndsInATableOfWhatWasMeasured) {
     std::string table = script.table(), said = script.said();
     EXPECT_NE(table.find("all steps held"), std::string::npos) << table;
     EXPECT_NE(table.find("memory 3000.5 GB/s, bf16 700.25 TFLOP/s"), std::string::npos) << table;
-    const char *row = "mixtral-8x7b bf16 mm_sync 8 812.5 2300.0 0.767\n";
+    const char *row = "mixtral-8x7b bf16 mm_sync 8 812.5 2300.0 0.767 - - absent\n";
     EXPECT_NE(single_spaced(table).find(row), std::string::npos) << table;
     ASSERT_GE(said.size(), table.size());
     EXPECT_EQ(said.substr(said.size() - table.size()), table);
@@ -196,7 +210,57 @@ TEST(GpuCheck, FailsWhenTheMatrixFindsAWrongOutput) {
     script.add("bench_matrix", "echo mixtral-8x7b bf16 mm_sync 8 7.3 812.5 2300.0 1.25 0.767 WRONG "
                                "OUTPUT\nexit 1");
     EXPECT_EQ(script.run(), 1);
-    EXPECT_NE(script.table().find("0.767  WRONG OUTPUT"), std::string::npos) << script.table();
+    EXPECT_NE(script.table().find("absent  WRONG OUTPUT"), std::string::npos) << script.table();
+}
+
+/* Rows in which each kernel and peer has a time of its own. */
+const char *const matrix_of_peers =
+    "kernel=mm_sync us=812.5\n"
+    "case \"$*\" in *cublas_loop*) kernel=cublas_loop us=2000.5 ;;\n"
+    "*cublas_grouped*) kernel=cublas_grouped us=1000.5 ;; esac\n"
+    "echo mixtral-8x7b bf16 $kernel 8 7.3 $us 2300.0 1.25 0.767 graph";
+
+TEST(GpuCheck, PutsPeersBesideOurRows) {
+    StandIns script;
+    script.add("bench_matrix", matrix_of_peers);
+    script.add("python3", "echo torch 2 on cuda\n"
+                          "echo mixtral-8x7b bf16 torch_grouped_mm 8 7.3 900.5 2.0 1.2 0.5 graph");
+    ASSERT_EQ(script.run(), 0) << script.said();
+    std::string table = single_spaced(script.table());
+    EXPECT_NE(table.find("us GB/s floor cublas_grouped cublas_loop torch_grouped_mm\n"),
+              std::string::npos)
+        << table;
+    EXPECT_NE(table.find("mixtral-8x7b bf16 mm_sync 8 812.5 2300.0 0.767 1000.5 2000.5 900.5\n"),
+              std::string::npos)
+        << table;
+    EXPECT_EQ(table.find("absent"), std::string::npos) << table;
+    EXPECT_EQ(table.find("cublas_loop 8"), std::string::npos) << table; /* no rows of their own */
+}
+
+TEST(GpuCheck, NamesPeersThatAreAbsent) {
+    StandIns script;
+    script.add("gpu_ceilings", "echo device Some GPU, sm_90\n[ \"$1\" = --probe ] && exit 0\n"
+                               "echo gbs 3000.5\necho no cuBLAS: libcublas.so.13: not found");
+    ASSERT_EQ(script.run(), 0) << script.said();
+    for (const char *words : {"absent   cublas_grouped: libcublas.so.13: not found",
+                              "absent   cublas_loop: libcublas.so.13: not found",
+                              "absent   torch_grouped_mm: no torch: it is not there"})
+        EXPECT_TRUE(script.says(words)) << script.said();
+    std::string table = single_spaced(script.table());
+    EXPECT_NE(table.find("absent: cublas_grouped cublas_loop torch_grouped_mm\n"),
+              std::string::npos)
+        << table;
+    EXPECT_NE(table.find("0.767 absent absent absent\n"), std::string::npos) << table;
+}
+
+TEST(GpuCheck, FailsWhenAPeerFindsAWrongOutput) {
+    StandIns script;
+    script.add("bench_matrix", matrix_of_peers);
+    script.add("python3", "echo mixtral-8x7b bf16 torch_grouped_mm 8 7.3 900.5 2.0 1.2 0.5 graph "
+                          "WRONG OUTPUT\nexit 1");
+    EXPECT_EQ(script.run(), 1);
+    EXPECT_TRUE(script.says("FAILED   peer_torch_grouped_mm: exit status 1")) << script.said();
+    EXPECT_NE(script.table().find("900.5!"), std::string::npos) << script.table();
 }
 
 TEST(GpuCheck, FailsWhenNothingWasMeasured) {

@@ -52,7 +52,8 @@ add_executable(emu_gpu_check_test emu_gpu_check_test.cc)
 target_compile_definitions(emu_gpu_check_test PRIVATE PLEC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
   PLEC_BINARY_DIR="${CMAKE_BINARY_DIR}")
 target_link_libraries(emu_gpu_check_test PRIVATE plec_flags plec_test_support GTest::gtest_main)
-add_dependencies(emu_gpu_check_test gpu_contract_emu gpu_ceilings_emu bench_matrix_emu plectrum_emu
+add_dependencies(emu_gpu_check_test cublas_standin cuda_library_test cuda_runner_test
+  gpu_contract_emu gpu_ceilings_emu bench_matrix_emu plectrum_emu
   emu_run_test cuda_device_test cuda_arrival_test cuda_experts_test cuda_graph_test cuda_plan_test
   cuda_route_test cuda_mm_fma_test cuda_mm_bulk_test cuda_mm_sync_test cuda_mm_sync_slow_test
   cuda_mm_wg_test)

@@ -2,7 +2,8 @@
 # Checks and measures Plectrum on a machine with an NVIDIA GPU, without a network, in nine minutes:
 #   what the emulation says of a GPU (contract), the CUDA backend's tests, every fixture by
 #   `plectrum run --device cuda --check`, a few of them under compute-sanitizer, the speed of the
-#   device's memory and of a large product, and what routed layers cost beside that.
+#   device's memory and of a large product, and what routed layers cost beside that, here and by
+#   what else the machine has: cuBLAS, torch (in the python3 of the PATH).
 #
 # Usage: gpu_check.sh [--out DIR] [--binaries DIR] [--seconds N] [--emulated]
 #        gpu_check.sh --pack DIR [--architectures LIST]
@@ -45,7 +46,8 @@ while [ $# -gt 0 ]; do
 done
 case $total in '' | *[!0-9]*) usage ;; esac
 
-tests="device arrival experts graph plan route mm_fma mm_bulk mm_sync mm_sync_slow mm_wg"
+tests="device arrival experts graph library plan route runner mm_fma mm_bulk mm_sync mm_sync_slow mm_wg"
+peers="cublas_grouped cublas_loop torch_grouped_mm"
 
 # --- building and packing ---------------------------------------------------------------------------
 
@@ -80,11 +82,12 @@ make_pack() {
         done
     done
     rm -rf "$pack/data"
-    cp -R tests/data "$pack/data" && cp tools/gpu_check.sh "$pack/" || exit 1
+    cp -R tests/data "$pack/data" && cp tools/gpu_check.sh tools/peers/torch_grouped.py "$pack/" ||
+        exit 1
     echo "packed: $pack, $(du -sh "$pack" | cut -f 1); of a machine it needs"
     for path in "$pack"/*; do
         # shellcheck disable=SC2046
-        case $path in *.sh | */data) ;; *) ldd "$path" 2>/dev/null ;; esac
+        case $path in *.sh | *.py | */data) ;; *) ldd "$path" 2>/dev/null ;; esac
     done | awk '{ print "  " $1 }' | grep -v linux-vdso | sort | uniq -c
     exit 0
 }
@@ -132,7 +135,8 @@ mkdir -p "$out" || exit 2
 rm -f "$out"/*.log
 started=$(date +%s)
 status=0
-reserve=$((total * 150 / 540)) # for the matrix
+reserve=$((total * 210 / 540)) # for the matrix, the peers among it
+peer_time=$((total * 25 / 540)) # for each of them
 
 left() { echo $((total - ($(date +%s) - started))); }
 
@@ -181,7 +185,8 @@ measure() {
         timeout -k 5 "$limit" "$@"
         echo $? >"$out/$name.status"
     } 2>&1 | tee "$out/$name.log"
-    said "$name" "$(cat "$out/$name.status")" "$limit"
+    verdict=$(cat "$out/$name.status")
+    said "$name" "$verdict" "$limit"
     rm -f "$out/$name.status"
 }
 
@@ -226,6 +231,8 @@ for test in $tests; do
         arrival) filter='*/q4_k' ;;
         experts) filter='*/f32:*/q4_0' ;;
         graph) filter='*/0' ;;
+        library) filter='Rung.*' ;;
+        runner) filter='*Streamed*' ;;
         plan) filter='Plan.IsEmpty*' ;;
         route) filter='*Lowest*:*Ties*' ;;
         mm_fma | mm_bulk | mm_sync) filter='*WithoutAGate*' ;;
@@ -264,35 +271,112 @@ fi
 gbs=$(sed -n 's/^gbs //p' "$out/ceilings.log")
 tflops=$(sed -n 's/^tflops //p' "$out/ceilings.log")
 
-# matrix NAME ARGUMENTS...: rows until the time is up.
+# run_matrix NAME KEEP ARGUMENTS...: rows until the time is up, less what is to be kept of it.
 run_matrix() {
     name=$1
-    shift
-    time=$(($(left) - 10))
+    time=$(($(left) - 10 - $2))
+    shift 2
     [ "$time" -ge 5 ] || { echo "left out $name: no time"; return; }
     measure "$name" "$((time + 8))" "$(program $matrix)" --device cuda ${gbs:+--gbs "$gbs"} \
         ${tflops:+--tflops "$tflops"} --limit "$time" "$@"
 }
+
+# absent PEER WHY: names a peer that the machine has not.
+absent() {
+    echo "absent   $1: $2"
+    absentees="$absentees $1"
+}
+
+# run_peer PEER COMMAND...: rows of a peer; one that is not there says so and exits 77.
+run_peer() {
+    name=peer_$1
+    shift
+    time=$(($(left) - 10))
+    [ "$time" -lt "$peer_time" ] || time=$peer_time
+    [ "$time" -ge 5 ] || { echo "left out $name: no time"; return; }
+    measure "$name" "$((time + 8))" "$@" ${gbs:+--gbs "$gbs"} ${tflops:+--tflops "$tflops"} \
+        --limit "$time"
+    case $verdict in 77) absent "${name#peer_}" "$(tail -n 1 "$out/$name.log")" ;; esac
+}
+
+# run_cublas PEER ARGUMENTS...
+run_cublas() {
+    why=$(sed -n 's/^no cuBLAS: //p' "$out/ceilings.log")
+    if [ -n "$why" ] && [ -z "$emulated" ]; then
+        absent "$1" "$why"
+        return
+    fi
+    peer=$1
+    shift
+    run_peer "$peer" "$(program $matrix)" --device cuda --rung "$peer" \
+        ${cublas:+--cublas "$cublas"} "$@"
+}
+
+torch_peer=$here/peers/torch_grouped.py
+[ -f "$torch_peer" ] || torch_peer=$here/torch_grouped.py
+run_torch() {
+    if ! command -v python3 >/dev/null 2>&1; then
+        absent torch_grouped_mm "no python3"
+        return
+    fi
+    "$(program $matrix)" --shapes >"$out/shapes" 2>/dev/null
+    # shellcheck disable=SC2016 # the inner shell's
+    run_peer torch_grouped_mm sh -c 'shapes=$1; shift; exec python3 "$@" <"$shapes"' sh \
+        "$out/shapes" "$torch_peer"
+}
+
+absentees=''
 if [ -n "$emulated" ]; then
-    run_matrix matrix --shrink 100 --models olmoe-1b-7b --formats q8_0,mxfp4 --tokens 1 \
-        --memory-mib 64
+    cublas=$(program libcublas_standin.so)
+    small="--shrink 100 --batch 0.001 --memory-mib 64 --tokens 1"
+    # shellcheck disable=SC2086 # words of a command
+    {
+        run_matrix matrix 0 $small --models llama-4-scout --formats q8_0,mxfp4
+        run_cublas cublas_grouped $small --models llama-4-scout --formats mxfp4
+        run_cublas cublas_loop $small --models llama-4-scout --formats mxfp4
+    }
+    run_torch
 else
-    run_matrix matrix
+    # (e) stands in the middle: a time that runs out leaves other formats and models out.
+    run_matrix matrix $((3 * peer_time))
+    run_cublas cublas_grouped --formats bf16,mxfp4
+    run_cublas cublas_loop --formats bf16,mxfp4
+    run_torch
     others=f16,q4_0,q6_k,nvfp4,mxfp8,fp4_larql,gguf_q4_1,gguf_q5_0,gguf_q5_1,gguf_q5_k,gguf_q2_k
-    run_matrix matrix_formats --models qwen3-30b-a3b --tokens 1,64 \
+    run_matrix matrix_formats 0 --models qwen3-30b-a3b --tokens 1,64 \
         --formats "$others,gguf_q3_k,gguf_iq4_nl,gguf_iq4_xs"
-    run_matrix matrix_models --formats mxfp4,q4_k --tokens 1,8,64,512 \
+    run_matrix matrix_models 0 --formats mxfp4,q4_k --tokens 1,8,64,512 \
         --models gpt-oss-20b,kimi-k2,olmoe-1b-7b,granite-3-3b-a800m,llama-4-scout,kimi-k3
 fi
-# (e)
-echo "left out peers: this script knows none but cuBLAS's product above"
 
 # --- the table ----------------------------------------------------------------------------------------
 
-rows=$(cat "$out"/matrix*.log 2>/dev/null | awk '
-    NF >= 9 && $4 ~ /^[0-9]+$/ && $9 ~ /^[0-9.]+$/ {
-        printf "%-20s %-9s %-12s %6s %11s %9s %7s%s\n", $1, $2, $3, $4, $6, $7, $9,
-            /WRONG/ ? "  WRONG OUTPUT" : "" }')
+# A row for each of ours, and beside it the microseconds of each peer in the same cell.
+# shellcheck disable=SC2016 # $4 and its like are awk's
+is_row='NF >= 9 && $4 ~ /^[0-9]+$/ && $9 ~ /^[0-9.]+$/'
+cat "$out"/matrix*.log 2>/dev/null >"$out/ours"
+cat "$out"/peer_*.log 2>/dev/null >"$out/theirs"
+# shellcheck disable=SC2016
+rows=$(awk -v peers="$peers" -v absentees="$absentees" '
+    BEGIN {
+        n = split(peers, names, " ")
+        split(absentees, gone, " ")
+        for (i in gone) none[gone[i]] = "absent"
+    }
+    '"$is_row"' && FILENAME ~ /theirs$/ {
+        us[$1, $2, $4, $3] = $6 (/WRONG/ ? "!" : "")
+        next
+    }
+    '"$is_row"' {
+        printf "%-20s %-9s %-14s %6s %11s %9s %7s", $1, $2, $3, $4, $6, $7, $9
+        for (i = 1; i <= n; i++) {
+            cell = us[$1, $2, $4, names[i]]
+            if (cell == "") cell = none[names[i]] == "" ? "-" : none[names[i]]
+            printf " %16s", cell
+        }
+        print (/WRONG/ ? "  WRONG OUTPUT" : "")
+    }' "$out/theirs" "$out/ours")
+rm -f "$out/ours" "$out/theirs" "$out/shapes"
 if [ -z "$rows" ]; then
     echo "FAILED   table: nothing was measured"
     status=1
@@ -302,7 +386,11 @@ verdict="all steps held"
 {
     echo "gpu_check: $verdict; $(($(date +%s) - started)) s; ${device#device }; memory ${gbs:-?} GB/s," \
         "bf16 ${tflops:-not measured} TFLOP/s"
-    printf '%-20s %-9s %-12s %6s %11s %9s %7s\n' model format kernel tokens us GB/s floor
+    [ -z "$absentees" ] || echo "absent:$absentees"
+    printf '%-20s %-9s %-14s %6s %11s %9s %7s' model format kernel tokens us GB/s floor
+    # shellcheck disable=SC2086 # words
+    printf ' %16s' $peers
+    printf '\n'
     [ -z "$rows" ] || echo "$rows"
 } | tee "$out/table.txt"
 exit "$status"

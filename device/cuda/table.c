@@ -115,8 +115,10 @@ static bool serves(const struct plec_cuda_gemm *gemm, enum plec_cuda_use use) {
 
 static bool may_run(const struct plec_cuda_ask *ask, const struct plec_cuda_gemm *gemm,
                     enum plec_cuda_use use) {
+    /* A baseline is never chosen but where it is asked for, and of experts alone. */
     int32_t most = ask->most_rung;
     if (use != PLEC_CUDA_FOR_EXPERTS && most < PLEC_CUDA_PLAIN) most = PLEC_CUDA_PLAIN;
+    if (gemm->rung < PLEC_CUDA_PLAIN && most >= PLEC_CUDA_PLAIN) return false;
     return (gemm->format == ask->format || gemm->format == PLEC_CUDA_ANY_FORMAT) &&
            gemm->least_arch <= ask->arch &&
            (gemm->most_arch == 0 || ask->arch <= gemm->most_arch) && gemm->rung <= most &&
