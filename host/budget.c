@@ -282,42 +282,69 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
+/* One layer of a step, per entry and per extent of it. */
+struct layer_step {
+    double used, touched; /* experts, extents */
+    double share;         /* of a touched extent, that is used */
+    double entry_bytes, entry_reads, extent_bytes, extent_reads;
+    double entry_s, extent_s; /* to read one */
+    bool whole;               /* extents are read whole: no slower than the experts one by one */
+};
+
+static struct layer_step step_of(const struct expectation *e,
+                                 const struct plec_budget_layer *layer) {
+    struct layer_step s = {
+        .used = plec_budget_distinct(layer->n_experts, layer->top_k, e->step->n_tokens),
+        .touched = plec_budget_touched(layer, e->step->n_tokens),
+        .entry_bytes = (double)layer->weight_bytes / layer->n_experts,
+        .entry_reads = (double)layer->entry_reads / layer->n_experts,
+        .extent_bytes = (double)layer->weight_bytes / layer->n_extents,
+        .extent_reads = (double)layer->extent_reads / layer->n_extents};
+    double width = (double)layer->n_experts / layer->n_extents;
+    s.share = s.used / (s.touched * width);
+    s.entry_s = read_seconds(e->machine, s.entry_reads, s.entry_bytes);
+    s.extent_s = read_seconds(e->machine, s.extent_reads, s.extent_bytes);
+    s.whole = s.extent_s <= s.share * width * s.entry_s * (1 + 1e-9);
+    return s;
+}
+
+/* Shares of the experts used, by where they are. */
+struct found {
+    double device, host, miss;
+};
+static struct found find_experts(const struct expectation *e, const struct plec_budget_layer *layer,
+                                 const struct layer_step *s) {
+    uint32_t n_tokens = e->step->n_tokens;
+    struct found found = {
+        .device = expert_hit(extent_hit(e->budget, layer, n_tokens, &e->slots), s->share),
+        .host = extent_hit(e->budget, layer, n_tokens, &e->frames)};
+    if (!s->whole) found.host = expert_hit(found.host, s->share);
+    found.host = found.host > found.device ? found.host - found.device : 0;
+    found.miss = 1 - found.device - found.host;
+    if (found.miss < 1e-12) found.miss = 0;
+    return found;
+}
+
 static void expect_layer(struct expectation *e, const struct plec_budget_layer *layer) {
-    const struct plec_budget *budget = e->budget;
     const struct plec_budget_machine *machine = e->machine;
     struct plec_budget_step *step = e->step;
-    double used = plec_budget_distinct(layer->n_experts, layer->top_k, step->n_tokens);
-    double touched = plec_budget_touched(layer, step->n_tokens);
-    double width = (double)layer->n_experts / layer->n_extents, share = used / (touched * width);
-    double entry_bytes = (double)layer->weight_bytes / layer->n_experts;
-    double entry_reads = (double)layer->entry_reads / layer->n_experts;
-    double extent_bytes = (double)layer->weight_bytes / layer->n_extents;
-    double extent_reads = (double)layer->extent_reads / layer->n_extents;
-    double entry_s = read_seconds(machine, entry_reads, entry_bytes);
-    double extent_s = read_seconds(machine, extent_reads, extent_bytes);
-    bool whole = extent_s <= share * width * entry_s * (1 + 1e-9);
-
-    double device = expert_hit(extent_hit(budget, layer, step->n_tokens, &e->slots), share);
-    double host = extent_hit(budget, layer, step->n_tokens, &e->frames);
-    if (!whole) host = expert_hit(host, share);
-    host = host > device ? host - device : 0;
-    double miss = 1 - device - host;
-    if (miss < 1e-12) miss = 0;
-
-    double reads = whole ? touched * miss * extent_reads : used * miss * entry_reads;
-    double read_bytes = whole ? touched * miss * extent_bytes : used * miss * entry_bytes;
-    double active = used * entry_bytes, copied = used * (1 - device) * entry_bytes;
+    struct layer_step s = step_of(e, layer);
+    struct found found = find_experts(e, layer, &s);
+    double n_read = (s.whole ? s.touched : s.used) * found.miss;
+    double reads = n_read * (s.whole ? s.extent_reads : s.entry_reads);
+    double read_bytes = n_read * (s.whole ? s.extent_bytes : s.entry_bytes);
+    double active = s.used * s.entry_bytes, copied = s.used * (1 - found.device) * s.entry_bytes;
     double disk_s = read_seconds(machine, reads, read_bytes);
     double link_s = copied / machine->link_bytes_per_s;
     double memory_s = (active + (double)layer->other_bytes) / machine->memory_bytes_per_s;
     double longest = larger(disk_s, larger(link_s, memory_s));
-    step->experts += used;
-    step->extents += touched;
-    step->device_hits += used * device;
-    step->host_hits += used * host;
-    step->misses += used * miss;
-    step->device_hit_bytes += active * device;
-    step->host_hit_bytes += active * host;
+    step->experts += s.used;
+    step->extents += s.touched;
+    step->device_hits += s.used * found.device;
+    step->host_hits += s.used * found.host;
+    step->misses += s.used * found.miss;
+    step->device_hit_bytes += active * found.device;
+    step->host_hit_bytes += active * found.host;
     step->active_bytes += active;
     step->other_bytes += (double)layer->other_bytes;
     step->reads += reads;
@@ -326,8 +353,8 @@ static void expect_layer(struct expectation *e, const struct plec_budget_layer *
     step->disk_s += disk_s;
     step->link_s += link_s;
     step->memory_s += memory_s;
-    step->step_s += longest + (disk_s + link_s + memory_s - longest) / larger(used, 1);
-    e->streamed_disk_s += whole ? touched * extent_s : used * entry_s;
+    step->step_s += longest + (disk_s + link_s + memory_s - longest) / larger(s.used, 1);
+    e->streamed_disk_s += s.whole ? s.touched * s.extent_s : s.used * s.entry_s;
     e->streamed_link_s += active / machine->link_bytes_per_s;
 }
 

@@ -324,6 +324,11 @@ TEST(BenchCommand, RefusesByName) {
         {{"--prefill", "8,"}, 2, "--prefill 8,: up to"},
         {{"--prefill", "70000"}, 2, "--prefill 70000: up to"},
         {{"--steps", "0"}, 2, "--steps wants 1 to"},
+        {{"--warmup", "4097"}, 2, "--warmup wants 0 to 4096"},
+        {{"--slots", "0"}, 2, "--slots wants at least one expert"},
+        {{"--slots", "2", "--routing", "router"}, 2, "--slots goes with --routing random"},
+        {{"--slots", "13"}, 3, "layer 0 has 12 experts, --slots wants 13"},
+        {{"--device-budget", "1MiB", "--pinned-budget", "0"}, 2, "--pinned-budget wants at least"},
         {{"--limit-gbs", "0"}, 2, "--limit-gbs wants a number above 0"},
         {{"--extent", "2"}, 2, "options of streaming go with --device-budget"},
         {{"--layer", "7"}, 3, "layer 7 is none of its 2 layers"},
@@ -331,12 +336,69 @@ TEST(BenchCommand, RefusesByName) {
         {{"--routing", "router"}, 3, "the container holds no router weights"},
         {{"--plot", "/nonexistent/a.svg"}, 4, "/nonexistent/a.svg"},
         {{"--csv", "/nonexistent/a.csv"}, 4, "/nonexistent/a.csv"},
+        {{"--record", "/nonexistent/a.csv"}, 4, "/nonexistent/a.csv"},
     };
     for (auto &c : cases) {
         ToolResult result = bench(model.path(), c.more);
         EXPECT_EQ(result.exit_status, c.status) << c.says << result.err;
         EXPECT_EQ(result.out, "");
         EXPECT_NE(result.err.find(c.says), std::string::npos) << c.says << ": " << result.err;
+    }
+}
+
+/* What cannot be written at the end is told before the first step, not after the last. */
+TEST(BenchCommand, KnowsBeforeTheWorkWhatItCannotWrite) {
+    StreamModel model;
+    TempDir folder;
+    for (const char *option : {"--csv", "--record"}) {
+        std::string trace = folder.path("trace.json");
+        ToolResult result =
+            bench(model.path(), {option, folder.path("none/a.csv"), "--trace", trace});
+        EXPECT_EQ(result.exit_status, 4) << result.err;
+        EXPECT_FALSE(std::filesystem::exists(trace)) << "it ran: " << result.err;
+    }
+}
+
+TEST(BenchCommand, NeverWritesOneFileTwice) {
+    StreamModel model;
+    TempDir folder;
+    std::string a = folder.path("a"), dotted = folder.path("./a"), link = folder.path("b");
+    const std::vector<std::vector<std::string>> cases = {{"--csv", a, "--record", a},
+                                                         {"--csv", a, "--record", dotted},
+                                                         {"--trace", a, "--plot", dotted},
+                                                         {"--csv", a, "--plot", a}};
+    for (const std::vector<std::string> &more : cases) {
+        ToolResult result = bench(model.path(), more);
+        EXPECT_EQ(result.exit_status, 2) << result.err;
+        EXPECT_NE(result.err.find(more[0] + " and " + more[2] + " are one file"), std::string::npos)
+            << result.err;
+    }
+    ASSERT_EQ(bench(model.path(), {"--record", a}).exit_status, 0);
+    std::filesystem::create_hard_link(a, link);
+    std::string before = read_text(a);
+    ToolResult over = bench(model.path(), {"--routing", a, "--csv", link});
+    EXPECT_EQ(over.exit_status, 2);
+    EXPECT_NE(over.err.find("--routing and --csv are one file"), std::string::npos) << over.err;
+    EXPECT_EQ(read_text(a), before);
+}
+
+/* A limit that no double holds in bytes a second left a key out of the object. */
+TEST(BenchCommand, AnInfiniteLimitIsNull) {
+    StreamModel model;
+    Json json = bench_json(model.path(), {"--limit-gbs", "1e308"});
+    std::vector<Row> rows = rows_of(json);
+    ASSERT_FALSE(rows.empty());
+    expect_keys(rows[0].object, ROW, std::size(ROW));
+    EXPECT_TRUE(json_is_null(rows[0].get("limit_gb_s")));
+}
+
+/* With nothing kept every expert comes from the files, in every step. */
+TEST(BenchCommand, BypassKeepsNothing) {
+    StreamModel model;
+    Json json = bench_json(model.path(), {"--device-budget", "1MiB", "--bypass"});
+    for (const Row &row : rows_of(json)) {
+        EXPECT_GT(row.integer("experts"), 0);
+        EXPECT_EQ(row.integer("disk_misses"), row.integer("experts"));
     }
 }
 

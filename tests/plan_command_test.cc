@@ -258,6 +258,17 @@ TEST(PlanCommand, SaysOfAlikeLayersOnce) {
         << result.err;
 }
 
+/* Speeds whose bytes a second no double holds cut the object off at the first of them. */
+TEST(PlanCommand, AnInfiniteNumberIsNullAndTheObjectWhole) {
+    StreamModel model;
+    Json json = plan_json(model.path(), {"--device-budget", "100KiB", "--disk-gbs", "1e308",
+                                         "--link-gbs", "1e308", "--memory-gbs", "1e308"});
+    EXPECT_TRUE(json_is_null(at(json, "disk_gb_s")));
+    EXPECT_TRUE(json_is_null(at(json, "steps/0/tokens_s")));
+    EXPECT_EQ(real(json, "steps/0/disk_ms_a_token"), 0);
+    EXPECT_EQ(json_object_size(json.get()), std::size(KEYS));
+}
+
 TEST(PlanCommand, RefusesByName) {
     StreamModel model;
     const struct {
@@ -267,6 +278,9 @@ TEST(PlanCommand, RefusesByName) {
     } cases[] = {
         {{"--device-budget", "4KiB"}, 3, "one expert takes"},
         {{"--device-budget", "0"}, 2, "--device-budget wants at least one byte"},
+        {{"--pinned-budget", "0"}, 2, "--pinned-budget wants at least one byte"},
+        {{"--slots", "0"}, 2, "--slots wants at least one expert"},
+        {{"--slots", "13"}, 3, "layer 0 has 12 experts, --slots wants 13"},
         {{"--disk-gbs", "0"}, 2, "--disk-gbs wants a number above 0"},
         {{"--link-gbs", "-1"}, 2, "--link-gbs wants a number above 0"},
         {{"--read-us", "-1"}, 2, "--read-us wants"},

@@ -224,6 +224,36 @@ TEST(TraceCommand, PrintsARowForEachWidthAndPolicyAndTheBest) {
     EXPECT_NE(text_result.out.find("best: width "), std::string::npos) << text_result.out;
 }
 
+/* Times that no double holds cut the object off at the first of them. */
+TEST(TraceCommand, AnInfiniteTimeIsNullAndTheObjectWhole) {
+    TempDir folder;
+    std::string text = made_trace(Trace::ZIPF, 10), path = folder.path("trace.csv");
+    write_file(path, text.data(), text.size());
+    json_t *root = replay_json(path, {"--latency", "1e308", "--bandwidth", "1e-308"});
+    json_t *rows = json_object_get(root, "rows");
+    ASSERT_EQ(json_array_size(rows), 9u);
+    EXPECT_TRUE(json_is_null(json_object_get(json_array_get(rows, 0), "read_ms")));
+    EXPECT_NE(json_object_get(root, "best"), nullptr);
+    json_decref(root);
+}
+
+TEST(TraceCommand, SaysWhenMemoryIsForMoreThanThereIsAndKeepsNothingWithNone) {
+    TempDir folder;
+    std::string text = made_trace(Trace::ZIPF, 10), path = folder.path("trace.csv");
+    write_file(path, text.data(), text.size());
+    ToolResult more = run_tool({"trace", "replay", path, "--slots", "1000"});
+    EXPECT_EQ(more.exit_status, 0);
+    EXPECT_NE(more.err.find("--slots 1000: the trace has 256 experts"), std::string::npos)
+        << more.err;
+    EXPECT_EQ(run_tool({"trace", "replay", path, "--slots", "256"}).err, "");
+    json_t *none = replay_json(path, {"--slots", "0"});
+    EXPECT_EQ(json_integer_value(json_object_get(none, "memory_experts")), 0);
+    json_t *rows = json_object_get(none, "rows"), *row;
+    size_t i;
+    json_array_foreach(rows, i, row) EXPECT_EQ(json_integer_value(json_object_get(row, "hits")), 0);
+    json_decref(none);
+}
+
 TEST(TraceCommand, RefusesWhatIsNoTraceAndWhatIsNoWidth) {
     TempDir folder;
     std::string path = folder.path("trace.csv"), text = header(INFO) + "0,0,0,77\n";

@@ -412,6 +412,9 @@ TEST(RunCommand, StreamingIsShownToAPerson) {
 TEST(RunCommand, RefusesStreamingItCannotDo) {
     expect_message(run_case({"--extent", "4"}), 2, {"go with --device-budget"});
     expect_message(run_case({"--device-budget", "0"}), 2, {"at least one byte"});
+    expect_message(run_case({"--device-budget", "1MiB", "--pinned-budget", "0"}), 2,
+                   {"--pinned-budget wants at least one byte"});
+    expect_message(run_case({"--bypass"}), 2, {"go with --device-budget"});
     expect_message(run_case({"--device-budget", "1MiB", "--extent", "65"}), 2, {"--extent", "65"});
     expect_message(run_case({"--device-budget", "1MiB", "--io", "tape"}), 2, {"--io", "tape"});
     expect_message(run_case({"--device-budget", "1MiB", "--pin", "no"}), 2, {"--pin", "'no'"});
@@ -419,6 +422,28 @@ TEST(RunCommand, RefusesStreamingItCannotDo) {
     expect_message(run_case({"--device-budget", "100"}), 3, {"BudgetTooSmall", "100"});
     expect_message(run_case({"--device-budget", "1MiB", "--device", "reference"}), 3,
                    {"NothingToStream"});
+}
+
+TEST(RunCommand, NeverWritesOverWhatItReadsOrWrites) {
+    TempDir dir;
+    std::string x = dir.path("x.npy"), prefix = dir.path("r");
+    std::filesystem::copy_file(case_path("x.npy"), x);
+    std::vector<uint8_t> before = read_file(x);
+    expect_message(run_case({"--output", x}, x), 2, {"--input and --output are one file", x});
+    expect_message(run_case({"--output", prefix + ".ids.npy", "--routing-out", prefix}), 2,
+                   {"--routing-out and --output are one file"});
+    expect_message(run_case({"--trace", dir.path("t"), "--plot", dir.path("./t")}), 2,
+                   {"--trace and --plot are one file"});
+    EXPECT_EQ(read_file(x), before);
+    EXPECT_FALSE(std::filesystem::exists(dir.path("t")));
+}
+
+TEST(RunCommand, KnowsBeforeTheWorkThatItCannotWrite) {
+    TempDir dir;
+    std::string trace = dir.path("t.json");
+    expect_message(run_case({"--output", dir.path("none/y.npy"), "--trace", trace}), 4,
+                   {"CannotCreate", "none/y.npy"});
+    EXPECT_FALSE(std::filesystem::exists(trace));
 }
 
 } // namespace

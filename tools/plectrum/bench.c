@@ -1,7 +1,6 @@
 /* bench.c: `plectrum bench`: decode and prefill through layers of a container, timed. */
 #include "tools/plectrum/bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,49 +10,12 @@
 #include "tools/measure/speeds.h"
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
+#include "tools/plectrum/files.h"
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/timeline.h"
 #include "tools/plectrum/units.h"
 
-static const struct plec_cli_command command = {
-    .name = "bench",
-    .summary = "time decode and prefill through the layers of a container",
-    .synopsis =
-        "bench PATH [--layer N] [--decode LIST] [--prefill LIST] [--steps N]\n"
-        "    [--warmup N] [--routing random|router|TRACE] [--slots K] [--seed S] [--device NAME]\n"
-        "    [--threads N] [--graphs on|off] [--rung NAME [--cublas FILE]] [--limit-gbs X]\n"
-        "    [--record TRACE] [--csv out.csv]\n"
-        "    [--profile NAME] [--as ARCH] [--set KEY=VALUE,...] [--json]\n"
-        "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
-        "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
-        "    [--trace out.json] [--plot out.svg] [--nvtx LEVEL]",
-    .description =
-        "Runs steps of T tokens through every layer with experts to choose from, or through one, "
-        "and prints medians: tokens a second, GB/s of the weights that a step uses (each expert "
-        "once, shared and dense experts too), and the share that is of the speed at which the "
-        "device reads its memory, measured in turns with the steps. The first token, with nothing "
-        "cached, steady decode and prefill are told apart. With --device-budget experts are "
-        "streamed: where they were found, bytes a token from each tier, and what the steps waited "
-        "for.\n\n"
-        "Hidden states are random. Experts are drawn uniformly, which no cache can foresee; or the "
-        "container's router chooses on those random states; or a recorded routing is run again, "
-        "step by step (a trace holds which experts a step used, and they are dealt to its tokens "
-        "in turn). An output that is all zeros or not finite is an error.\n\n"
-        "Without --steps a row takes as many steps as two seconds hold, 5 at least and 200 at "
-        "most. Where experts are used from the mapped file, all weights are read once after the "
-        "first token, so that no page fault is timed. A note says when the weights that were in "
-        "use fit the last-level cache: GB/s is then the cache's.\n\n"
-        "The picture shows the first token, the last steps of decoding and the last step of "
-        "prefill.",
-    .exit_status = "0  done\n1  an output was all zeros or not finite\n"
-                   "3  the container or the trace cannot be read or is refused; no such layer",
-    .examples = "$ plectrum bench model.vindex --device-budget 20GiB --plot out.svg\n"
-                "$ plectrum bench layer.lyrw --decode 1,2,4 --prefill 256 --csv out.csv",
-    .min_operands = 1,
-    .max_operands = 1,
-};
-
-enum { STEPS_LEAST = 5, STEPS_MOST = 200, DEFAULT_WARMUP = 3, MAX_TOKENS = 65536 };
+enum { STEPS_LEAST = 5, STEPS_MOST = 200 };
 static const double row_seconds = 2;
 
 enum { PANELS = 3 };
@@ -74,98 +36,6 @@ struct bench {
     size_t n_panels;
     bool touched;
 };
-
-/* --- the command line ------------------------------------------------------------------------ */
-
-/* "1,8,64" into a list of numbers of tokens; an empty text is an empty list. */
-static bool read_list(uint32_t *out, uint32_t *n, const char *text) {
-    for (*n = 0; *text != 0 && *n < PLEC_BENCH_LIST_MAX;) {
-        size_t length = strcspn(text, ",");
-        char word[16];
-        uint64_t value;
-        if (length == 0 || length >= sizeof word) return false;
-        memcpy(word, text, length);
-        word[length] = 0;
-        if (!plec_count_parse(&value, word, MAX_TOKENS) || value == 0) return false;
-        out[(*n)++] = (uint32_t)value;
-        text += length;
-        if (*text == 0) return true;
-        text++;
-        if (*text == 0) return false;
-    }
-    return *text == 0;
-}
-
-static int check_options(struct plec_bench_options *o) {
-    if (!read_list(o->decode, &o->n_decode, o->decode_text))
-        return plec_cli_usage(&command, "--decode %s: up to %d numbers from 1 to %d",
-                              o->decode_text, PLEC_BENCH_LIST_MAX, MAX_TOKENS);
-    if (!read_list(o->prefill, &o->n_prefill, o->prefill_text))
-        return plec_cli_usage(&command, "--prefill %s: up to %d numbers from 1 to %d",
-                              o->prefill_text, PLEC_BENCH_LIST_MAX, MAX_TOKENS);
-    if (o->steps_given && (o->n_steps == 0 || o->n_steps > PLEC_BENCH_STEPS_MAX))
-        return plec_cli_usage(&command, "--steps wants 1 to %d", PLEC_BENCH_STEPS_MAX);
-    if (o->limit_given && !(o->limit_gbs > 0))
-        return plec_cli_usage(&command, "--limit-gbs wants a number above 0");
-    o->routing = PLEC_BENCH_RECORDED;
-    if (strcmp(o->routing_word, "random") == 0) o->routing = PLEC_BENCH_RANDOM;
-    if (strcmp(o->routing_word, "router") == 0) o->routing = PLEC_BENCH_ROUTER;
-    if (o->routing == PLEC_BENCH_RECORDED) o->n_decode = o->n_prefill = 0;
-    int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
-    if (leave == PLEC_CLI_GO_ON)
-        leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
-    o->tracing.own_picture = true;
-    return leave != PLEC_CLI_GO_ON ? leave
-                                   : plec_device_cli_read(&o->device, &command, &o->device_words);
-}
-
-static int read_options(struct plec_bench_options *o, int argc, char **argv) {
-    *o = (struct plec_bench_options){.routing_word = "random",
-                                     .decode_text = "1,8",
-                                     .prefill_text = "128,512",
-                                     .n_warmup = DEFAULT_WARMUP};
-    const struct plec_cli_option own[] = {
-        {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
-         "Run this layer alone; every layer with experts to choose from without it."},
-        {"decode", PLEC_CLI_TEXT, &o->decode_text, NULL, "LIST",
-         "Tokens of a step of decoding, divided by commas; 1,8."},
-        {"prefill", PLEC_CLI_TEXT, &o->prefill_text, NULL, "LIST",
-         "Tokens of a step of prefill; 128,512."},
-        {"steps", PLEC_CLI_U32, &o->n_steps, &o->steps_given, "N", "Timed steps of each row."},
-        {"warmup", PLEC_CLI_U32, &o->n_warmup, NULL, "N", "Steps before them; 3."},
-        {"routing", PLEC_CLI_TEXT, &o->routing_word, NULL, "WHAT",
-         "random, router, or the path of a recorded routing, whose steps are then all there is."},
-        {"slots", PLEC_CLI_U32, &o->n_slots, NULL, "K",
-         "Experts a token where they are drawn; as many as the layer's router chooses, or 8 where "
-         "there is none."},
-        {"seed", PLEC_CLI_U64, &o->seed, NULL, "S", "Which random numbers; 0."},
-        {"limit-gbs", PLEC_CLI_REAL, &o->limit_gbs, &o->limit_given, "X",
-         "GB/s at which the device reads its memory, instead of measuring."},
-        {"record", PLEC_CLI_TEXT, &o->record, NULL, "FILE",
-         "Write the routing of all steps here, for `plectrum trace replay` and --routing."},
-        {"csv", PLEC_CLI_TEXT, &o->csv, NULL, "FILE", "Write the rows here."},
-        {"profile", PLEC_CLI_TEXT, &o->profile, NULL, "NAME",
-         "The profile of the container's index that says which variants to read."},
-        {"as", PLEC_CLI_TEXT, &o->architecture, NULL, "ARCH",
-         "Read a GGUF file as this architecture."},
-        {"set", PLEC_CLI_TEXT, &o->set, NULL, "KEY=VALUE,...",
-         "Values a GGUF file does not say: gating=sigmoid,norm=1."},
-        {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
-    };
-    enum { N_OWN = sizeof own / sizeof own[0] };
-    enum { STREAM = N_OWN + PLEC_DEVICE_CLI_OPTIONS, TRACING = STREAM + PLEC_STREAM_CLI_OPTIONS };
-    struct plec_cli_option options[TRACING + PLEC_TRACING_CLI_OPTIONS];
-    memcpy(options, own, sizeof own);
-    plec_device_cli_options(options + N_OWN, &o->device_words);
-    plec_stream_cli_options(options + STREAM, &o->words);
-    plec_tracing_cli_options(options + TRACING, &o->tracing_words);
-    struct plec_cli cli = {
-        .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
-    int leave = plec_cli_parse(&cli, argc, argv);
-    if (leave != PLEC_CLI_GO_ON) return leave;
-    o->path = cli.operands[0];
-    return check_options(o);
-}
 
 /* --- the memory's speed ---------------------------------------------------------------------- */
 
@@ -235,28 +105,27 @@ static enum plec_status draw(struct bench *bench, struct plec_error *err) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* What streaming did between two looks; what there is, as it is now. */
+/* What streaming did between two looks is added, what there is is as it is now. */
 static void add_stream(struct plec_stream_stats *sum, const struct plec_stream_stats *before,
                        const struct plec_stream_stats *after) {
-#define ADD(member) sum->member += after->member - before->member
-    struct plec_stream_stats counted = *sum;
-    *sum = *after;
-    sum->dispatches = counted.dispatches, sum->parts = counted.parts;
-    sum->experts = counted.experts, sum->expert_bytes = counted.expert_bytes;
-    sum->device_hits = counted.device_hits, sum->device_hit_bytes = counted.device_hit_bytes;
-    sum->host_hits = counted.host_hits, sum->host_hit_bytes = counted.host_hit_bytes;
-    sum->disk_misses = counted.disk_misses, sum->disk_miss_bytes = counted.disk_miss_bytes;
-    sum->read_bytes = counted.read_bytes, sum->copied_bytes = counted.copied_bytes;
-    sum->read_busy_ns = counted.read_busy_ns, sum->copy_busy_ns = counted.copy_busy_ns;
-    sum->waits = counted.waits, sum->stall_ns = counted.stall_ns;
-    sum->stall_slot_ns = counted.stall_slot_ns, sum->stall_disk_ns = counted.stall_disk_ns;
-    sum->stall_copy_ns = counted.stall_copy_ns, sum->stall_other_ns = counted.stall_other_ns;
-    ADD(dispatches), ADD(parts), ADD(experts), ADD(expert_bytes), ADD(device_hits);
-    ADD(device_hit_bytes), ADD(host_hits), ADD(host_hit_bytes), ADD(disk_misses);
-    ADD(disk_miss_bytes), ADD(read_bytes), ADD(copied_bytes), ADD(read_busy_ns);
-    ADD(copy_busy_ns), ADD(waits), ADD(stall_ns), ADD(stall_slot_ns), ADD(stall_disk_ns);
-    ADD(stall_copy_ns), ADD(stall_other_ns);
-#undef ADD
+#define AT(member) offsetof(struct plec_stream_stats, member)
+    static const size_t counted[] = {
+        AT(dispatches),     AT(parts),         AT(experts),         AT(expert_bytes),
+        AT(device_hits),    AT(host_hits),     AT(disk_misses),     AT(device_hit_bytes),
+        AT(host_hit_bytes), AT(read_bytes),    AT(disk_miss_bytes), AT(copied_bytes),
+        AT(read_busy_ns),   AT(copy_busy_ns),  AT(waits),           AT(stall_ns),
+        AT(stall_slot_ns),  AT(stall_disk_ns), AT(stall_copy_ns),   AT(stall_other_ns)};
+#undef AT
+    struct plec_stream_stats now = *after;
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+        uint64_t a, b, c;
+        memcpy(&a, (const char *)sum + counted[i], sizeof a);
+        memcpy(&b, (const char *)before + counted[i], sizeof b);
+        memcpy(&c, (const char *)after + counted[i], sizeof c);
+        a += c - b;
+        memcpy((char *)&now + counted[i], &a, sizeof a);
+    }
+    *sum = now;
 }
 
 static enum plec_status open_row(struct plec_bench_row **out, struct bench *bench,
@@ -418,8 +287,11 @@ static enum plec_status run_all(struct bench *bench, struct plec_error *err) {
 /* --- the command ----------------------------------------------------------------------------- */
 
 static enum plec_status execute(struct bench *bench, struct plec_error *err) {
-    enum plec_status status =
-        plec_tracing_open(&bench->tracing, &bench->o.tracing, bench->o.path, err);
+    const struct plec_cli_file files[] = {{"--csv", bench->o.csv, PLEC_FILE_REPLACED},
+                                          {"--record", bench->o.record, PLEC_FILE_REPLACED}};
+    enum plec_status status = plec_cli_try_files(files, sizeof files / sizeof files[0], err);
+    if (status == PLEC_OK)
+        status = plec_tracing_open(&bench->tracing, &bench->o.tracing, bench->o.path, err);
     if (status != PLEC_OK) return status;
     bench->tracer = plec_tracing_tracer(bench->tracing);
     status = plec_bench_work_open(&bench->work, &bench->o, bench->tracer, err);
@@ -465,7 +337,7 @@ int plec_command_bench(int argc, char **argv) {
         plec_cli_say("out of memory");
         return PLEC_EXIT_MACHINE;
     }
-    int leave = read_options(&bench->o, argc, argv);
+    int leave = plec_bench_options_read(&bench->o, argc, argv);
     if (leave == PLEC_CLI_GO_ON) {
         if (execute(bench, &err) == PLEC_OK) {
             leave = report(bench);

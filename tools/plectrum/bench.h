@@ -1,5 +1,5 @@
-/* bench.h: the inside of `plectrum bench`: its options, the work it gives a runner (bench_work.c),
- * what it measured (bench_print.c). */
+/* bench.h: the inside of `plectrum bench`: its options (bench_options.c), the work it gives a
+ * runner (bench_work.c), what it measured (bench_print.c). */
 #ifndef PLEC_TOOLS_BENCH_H
 #define PLEC_TOOLS_BENCH_H
 
@@ -35,8 +35,11 @@ struct plec_bench_options {
     struct plec_stream_options stream;
     struct plec_tracing_words tracing_words;
     struct plec_tracing_options tracing;
-    bool layer_given, steps_given, limit_given, json;
+    bool layer_given, steps_given, limit_given, slots_given, json;
 };
+
+/* PLEC_CLI_GO_ON, or the exit status to leave with. */
+int plec_bench_options_read(struct plec_bench_options *o, int argc, char **argv);
 
 enum plec_bench_phase { PLEC_BENCH_FIRST, PLEC_BENCH_DECODE, PLEC_BENCH_PREFILL };
 

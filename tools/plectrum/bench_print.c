@@ -260,7 +260,7 @@ static json_t *row_json(const struct plec_bench_report *report, const struct ple
     for (size_t i = 0; i < n; i++) {
         const struct column *c = &columns[i];
         json_object_set_new(object, c->name,
-                            c->kind == REAL   ? json_real(c->real)
+                            c->kind == REAL   ? plec_json_real(c->real)
                             : c->kind == FLAG ? json_boolean(c->count != 0)
                                               : integer(c->count));
     }

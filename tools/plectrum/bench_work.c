@@ -60,6 +60,10 @@ static enum plec_status describe_layer(struct plec_bench_layer *out, struct plec
     const struct plec_bound_layer *bound = plec_runner_layer(work->runner, number);
     const struct plec_bank *bank = &bound->layer.routed;
     uint32_t n = bank->n_entries;
+    if (work->options->slots_given && !bound->dense && work->options->n_slots > n)
+        return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
+                         "%s: layer %u has %u experts, --slots wants %u a token",
+                         work->options->path, number, n, work->options->n_slots);
     *out = (struct plec_bench_layer){.number = number,
                                      .bound = bound,
                                      .n_experts = n,

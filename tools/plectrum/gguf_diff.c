@@ -251,7 +251,7 @@ static bool diff_json(const struct diff *diff) {
         plec_json_list_item(
             &json, json_pack("{s:o, s:o, s:o, s:o}", "tensor", plec_json_of_view(pair->name), "a",
                              tensor_json(pair->tensor_a), "b", tensor_json(pair->tensor_b), "nmse",
-                             pair->has_nmse ? plec_json_of_real(pair->nmse) : json_null()));
+                             pair->has_nmse ? plec_json_real(pair->nmse) : json_null()));
     }
     plec_json_list_end(&json);
     plec_json_member(&json, "same_keys",

@@ -100,14 +100,13 @@ static bool floats_json(const struct floats *floats) {
     plec_json_member(&json, "numbers", plec_json_of_u64(n));
     plec_json_list_begin(&json, "first");
     for (uint64_t i = 0; i < n && i < SHOWN; i++)
-        plec_json_list_item(&json, plec_json_of_real(floats->first[i]));
+        plec_json_list_item(&json, plec_json_real(floats->first[i]));
     plec_json_list_end(&json);
-    plec_json_member(&json, "smallest", plec_json_of_real(floats->smallest));
-    plec_json_member(&json, "largest", plec_json_of_real(floats->largest));
+    plec_json_member(&json, "smallest", plec_json_real(floats->smallest));
+    plec_json_member(&json, "largest", plec_json_real(floats->largest));
     plec_json_member(&json, "mean",
-                     floats->n_finite > 0
-                         ? plec_json_of_real(floats->sum / (double)floats->n_finite)
-                         : json_null());
+                     floats->n_finite > 0 ? plec_json_real(floats->sum / (double)floats->n_finite)
+                                          : json_null());
     plec_json_member(&json, "not_finite", plec_json_of_u64(n - floats->n_finite));
     plec_json_member(&json, "below_hundred", plec_json_of_u64(floats->n_small));
     return plec_json_end(&json);

@@ -102,7 +102,7 @@ static bool peek_json(const struct peek *peek) {
     plec_json_list_begin(&json, "values");
     for (uint64_t i = 0; i < peek->n && peek->decodable; i++) {
         if (i % elems == 0) plec_gguf_decode(values, peek->type->id, block_at(peek, i / elems));
-        plec_json_list_item(&json, plec_json_of_real(values[i % elems]));
+        plec_json_list_item(&json, plec_json_real(values[i % elems]));
     }
     plec_json_list_end(&json);
     plec_json_list_begin(&json, "blocks");

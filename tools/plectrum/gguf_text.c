@@ -128,7 +128,3 @@ json_t *plec_json_of_u64(uint64_t value) {
     snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
     return json_string(digits);
 }
-
-json_t *plec_json_of_real(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}

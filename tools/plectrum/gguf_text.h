@@ -35,8 +35,6 @@ void plec_put_json_string(FILE *stream, struct plec_view text);
 json_t *plec_json_of_view(struct plec_view text);
 /* An integer; as a string of digits where it does not fit JSON readers' 63 bits. */
 json_t *plec_json_of_u64(uint64_t value);
-/* A number; NULL JSON where it is not finite. */
-json_t *plec_json_of_real(double value);
 
 /* Whether all bytes belong to well-formed UTF-8 sequences. */
 bool plec_view_is_utf8(struct plec_view text);

@@ -1,8 +1,19 @@
 #include "tools/plectrum/json_stream.h"
 
+#include <math.h>
+
+json_t *plec_json_real(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* What cannot be made is null, so that the object is whole; the end tells of it. */
 static void dump(struct plec_json_stream *stream, json_t *value) {
-    if (value == NULL || json_dumpf(value, stream->out, JSON_ENCODE_ANY) != 0)
+    if (value == NULL) {
         stream->failed = true;
+        fputs("null", stream->out);
+    } else if (json_dumpf(value, stream->out, JSON_ENCODE_ANY) != 0) {
+        stream->failed = true;
+    }
     json_decref(value);
 }
 

@@ -15,6 +15,9 @@ struct plec_json_stream {
     bool failed; /* out of memory or a failed write */
 };
 
+/* A number; null for what JSON has none for: infinity, NaN. */
+json_t *plec_json_real(double value);
+
 /* A whole member. Takes the reference of value; NULL marks the stream failed. */
 void plec_json_member(struct plec_json_stream *stream, const char *key, json_t *value);
 /* A member that is a list: begin, any number of items, end. */

@@ -51,7 +51,7 @@ struct options {
     double disk_gbs, read_us, link_gbs, memory_gbs;
     struct plec_stream_words words;
     struct plec_stream_options stream;
-    bool layer_given, disk_given, read_given, link_given, memory_given, json;
+    bool layer_given, disk_given, read_given, link_given, memory_given, slots_given, json;
 };
 
 /* One bound layer that streams. */
@@ -90,6 +90,8 @@ static int check_options(struct options *o, bool device_given) {
     if (o->read_given && (!o->disk_given || o->read_us < 0))
         return plec_cli_usage(&command, "--read-us wants a number from 0 up, and --disk-gbs");
     if (o->n_tokens == 0) return plec_cli_usage(&command, "--tokens wants at least one");
+    if (o->slots_given && o->n_slots == 0)
+        return plec_cli_usage(&command, "--slots wants at least one expert");
     /* Budgets that were not given are measured later. */
     if (!device_given) o->words.device_budget = UINT64_MAX;
     o->words.device_given = true;
@@ -110,7 +112,7 @@ static int read_options(struct options *o, struct plec_plan *plan, int argc, cha
         {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu or cuda."},
         {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
         {"tokens", PLEC_CLI_U32, &o->n_tokens, NULL, "T", "Tokens of a step of prefill; 512."},
-        {"slots", PLEC_CLI_U32, &o->n_slots, NULL, "K",
+        {"slots", PLEC_CLI_U32, &o->n_slots, &o->slots_given, "K",
          "Experts a token; as many as a layer's router chooses, or 8 where there is none."},
         {"device-budget", PLEC_CLI_SIZE, &words->device_budget, &words->device_given, "BYTES",
          "Device memory for routed experts (64MiB, 20GiB)."},
@@ -194,14 +196,19 @@ static enum plec_status bind_layers(struct planning *p, struct plec_error *err) 
 /* --- extents --------------------------------------------------------------------------------- */
 
 /* Experts a token, where the caller says it, or nobody does. */
-static void set_slots(struct plec_budget_layer *layer, const struct options *o,
-                      const struct bound *bound) {
+static enum plec_status set_slots(struct plec_budget_layer *layer, const struct options *o,
+                                  const struct bound *bound, struct plec_error *err) {
     enum { SLOTS = 8 };
+    if (o->n_slots > layer->n_experts)
+        return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
+                         "%s: layer %u has %u experts, --slots wants %u a token", o->path,
+                         bound->number, layer->n_experts, o->n_slots);
     if (o->n_slots != 0)
         layer->top_k = o->n_slots;
     else if (bound->layer.layer.router.top_k == 0)
         layer->top_k = SLOTS;
     if (layer->top_k > layer->n_experts) layer->top_k = layer->n_experts;
+    return PLEC_OK;
 }
 
 static enum plec_status lay_out(struct planning *p, struct plec_plan_width *out, uint32_t width,
@@ -215,8 +222,8 @@ static enum plec_status lay_out(struct planning *p, struct plec_plan_width *out,
         const struct bound *bound = &p->bounds[i];
         const struct plec_budget_of of = {&bound->layer, bound->number, width, &locator, p->device};
         enum plec_status status = plec_budget_describe(&out->layers[i], &of, err);
+        if (status == PLEC_OK) status = set_slots(&out->layers[i], &p->o, bound, err);
         if (status != PLEC_OK) return status;
-        set_slots(&out->layers[i], &p->o, bound);
     }
     plec_budget_make(&out->budget, out->layers, p->plan.n_layers, width, p->plan.device_budget,
                      p->plan.pinned_budget);

@@ -237,13 +237,13 @@ static void json_head(struct plec_json_stream *json, const struct plec_plan *pla
 
 static void json_speeds(struct plec_json_stream *json, const struct plec_plan *plan) {
     const struct plec_budget_machine *machine = &plan->machine;
-    plec_json_member(json, "disk_gb_s", json_real(machine->disk_bytes_per_s / 1e9));
-    plec_json_member(json, "read_us", json_real(machine->read_s * 1e6));
+    plec_json_member(json, "disk_gb_s", plec_json_real(machine->disk_bytes_per_s / 1e9));
+    plec_json_member(json, "read_us", plec_json_real(machine->read_s * 1e6));
     plec_json_member(json, "io", text_or_null(plan->io_engine));
     plec_json_member(json, "io_cache", text_or_null(plan->io_cache));
-    plec_json_member(json, "link_gb_s", json_real(machine->link_bytes_per_s / 1e9));
+    plec_json_member(json, "link_gb_s", plec_json_real(machine->link_bytes_per_s / 1e9));
     plec_json_member(json, "link_measured", json_boolean(plan->link_measured));
-    plec_json_member(json, "memory_gb_s", json_real(machine->memory_bytes_per_s / 1e9));
+    plec_json_member(json, "memory_gb_s", plec_json_real(machine->memory_bytes_per_s / 1e9));
     plec_json_member(json, "memory_measured", json_boolean(plan->memory_measured));
 }
 
@@ -252,42 +252,55 @@ static json_t *layer_json(const struct plec_plan *plan, uint32_t i, uint32_t n) 
     const struct plec_budget_layer *layer = &width->layers[i];
     uint32_t n_tokens = width->steps[PLEC_PLAN_PREFILL].n_tokens;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "first",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "first",
         (json_int_t)layer->number, "last", (json_int_t)layer[n - 1].number, "layers", (json_int_t)n,
         "experts", (json_int_t)layer->n_experts, "experts_a_token", (json_int_t)layer->top_k,
         "extents", (json_int_t)layer->n_extents, "weight_bytes", (json_int_t)layer->weight_bytes,
         "frame_bytes", (json_int_t)layer->frame_bytes, "entry_reads",
         (json_int_t)layer->entry_reads, "extent_reads", (json_int_t)layer->extent_reads,
-        "decode_experts", plec_budget_distinct(layer->n_experts, layer->top_k, 1), "decode_extents",
-        plec_budget_touched(layer, 1), "prefill_experts",
-        plec_budget_distinct(layer->n_experts, layer->top_k, n_tokens), "prefill_extents",
-        plec_budget_touched(layer, n_tokens));
+        "decode_experts", plec_json_real(plec_budget_distinct(layer->n_experts, layer->top_k, 1)),
+        "decode_extents", plec_json_real(plec_budget_touched(layer, 1)), "prefill_experts",
+        plec_json_real(plec_budget_distinct(layer->n_experts, layer->top_k, n_tokens)),
+        "prefill_extents", plec_json_real(plec_budget_touched(layer, n_tokens)));
 }
 
 /* Sums over a step, and what a token of it takes. */
 static json_t *step_json(const struct plec_budget_step *step, const char *name) {
     double n = step->n_tokens;
-    return json_pack(
-        "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:f, s:f, s:f}",
-        "name", name, "tokens", (json_int_t)step->n_tokens, "experts", step->experts, "extents",
-        step->extents, "device_hits", step->device_hits, "host_hits", step->host_hits, "misses",
-        step->misses, "reads", step->reads, "active_bytes_a_token",
-        (step->active_bytes + step->other_bytes) / n, "device_hit_bytes_a_token",
-        step->device_hit_bytes / n, "host_hit_bytes_a_token", step->host_hit_bytes / n,
-        "read_bytes_a_token", step->read_bytes / n, "copied_bytes_a_token", step->copied_bytes / n,
-        "disk_ms_a_token", 1e3 * step->disk_s / n, "link_ms_a_token", 1e3 * step->link_s / n,
-        "memory_ms_a_token", 1e3 * step->memory_s / n, "ms_a_token", 1e3 * step->step_s / n,
-        "resident_floor_ms_a_token", 1e3 * step->resident_s / n, "streamed_floor_ms_a_token",
-        1e3 * step->streamed_s / n, "tokens_s", n / step->step_s);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"experts", step->experts},
+                   {"extents", step->extents},
+                   {"device_hits", step->device_hits},
+                   {"host_hits", step->host_hits},
+                   {"misses", step->misses},
+                   {"reads", step->reads},
+                   {"active_bytes_a_token", (step->active_bytes + step->other_bytes) / n},
+                   {"device_hit_bytes_a_token", step->device_hit_bytes / n},
+                   {"host_hit_bytes_a_token", step->host_hit_bytes / n},
+                   {"read_bytes_a_token", step->read_bytes / n},
+                   {"copied_bytes_a_token", step->copied_bytes / n},
+                   {"disk_ms_a_token", 1e3 * step->disk_s / n},
+                   {"link_ms_a_token", 1e3 * step->link_s / n},
+                   {"memory_ms_a_token", 1e3 * step->memory_s / n},
+                   {"ms_a_token", 1e3 * step->step_s / n},
+                   {"resident_floor_ms_a_token", 1e3 * step->resident_s / n},
+                   {"streamed_floor_ms_a_token", 1e3 * step->streamed_s / n},
+                   {"tokens_s", n / step->step_s}};
+    json_t *object = json_pack("{s:s, s:I}", "name", name, "tokens", (json_int_t)step->n_tokens);
+    for (size_t i = 0; object != NULL && i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(object, numbers[i].name, plec_json_real(numbers[i].value));
+    return object;
 }
 
 static json_t *width_json(const struct plec_plan_width *width) {
     const struct plec_budget *budget = &width->budget;
     json_t *ms[PLEC_PLAN_STEPS];
     for (int s = 0; s < PLEC_PLAN_STEPS; s++)
-        ms[s] = width->fits ? json_real(1e3 * width->steps[s].step_s / width->steps[s].n_tokens)
-                            : json_null();
+        ms[s] = width->fits
+                    ? plec_json_real(1e3 * width->steps[s].step_s / width->steps[s].n_tokens)
+                    : json_null();
     return json_pack("{s:I, s:b, s:I, s:I, s:I, s:o, s:o}", "width", (json_int_t)budget->width,
                      "fits", width->fits, "frame_bytes", (json_int_t)budget->frame_bytes, "slots",
                      (json_int_t)budget->n_slots, "frames", (json_int_t)budget->n_frames,

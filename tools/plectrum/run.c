@@ -2,23 +2,27 @@
  * reference. */
 #include "tools/plectrum/run.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
+#include "tools/plectrum/files.h"
 
 static const struct plec_cli_command command = {
     .name = "run",
     .summary = "run one MoE layer",
-    .synopsis = "run PATH --layer N (--input x.npy | --random T [--seed S])\n"
-                "    [--output y.npy] [--ids i.npy --weights w.npy] [--routing-out PREFIX]\n"
-                "    [--profile NAME] [--router-input r.npy] [--tokens t.npy]\n"
-                "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
-                "    [--graphs on|off] [--rung NAME [--cublas FILE]] [--check] [--tolerance X] "
-                "[--step N] [--json]\n"
-                "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
-                "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE]]\n"
-                "    [--trace FILE] [--plot FILE] [--nvtx LEVEL]",
+    .synopsis =
+        "run PATH --layer N (--input x.npy | --random T [--seed S])\n"
+        "    [--output y.npy] [--ids i.npy --weights w.npy] [--routing-out PREFIX]\n"
+        "    [--profile NAME] [--router-input r.npy] [--tokens t.npy]\n"
+        "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
+        "    [--graphs on|off] [--rung NAME [--cublas FILE]] [--check] [--tolerance X] "
+        "[--step N] [--json]\n"
+        "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
+        "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE] [--bypass]]\n"
+        "    [--trace FILE] [--plot FILE] [--nvtx LEVEL]",
     .description =
         "Opens a container (a bank directory, a .lyrw, GGUF or TEZW file; any shard of a split "
         "GGUF), binds layer N, routes the tokens and runs their experts. The input is the hidden "
@@ -69,6 +73,26 @@ static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
 
 /* --- the command line ------------------------------------------------------------------------- */
 
+static int check_files(const struct plec_run_options *o) {
+    const char *prefix = o->routing_out;
+    char ids[PATH_MAX], weights[PATH_MAX];
+    snprintf(ids, sizeof ids, "%s.ids.npy", prefix != NULL ? prefix : "");
+    snprintf(weights, sizeof weights, "%s.weights.npy", prefix != NULL ? prefix : "");
+    const struct plec_cli_file files[] = {
+        {"--routing-out", prefix != NULL ? ids : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", prefix != NULL ? weights : NULL, PLEC_FILE_WRITTEN},
+        {"PATH", o->path, PLEC_FILE_READ},
+        {"--input", o->input, PLEC_FILE_READ},
+        {"--ids", o->ids, PLEC_FILE_READ},
+        {"--weights", o->weights, PLEC_FILE_READ},
+        {"--router-input", o->router_input, PLEC_FILE_READ},
+        {"--tokens", o->tokens, PLEC_FILE_READ},
+        {"--output", o->output, PLEC_FILE_WRITTEN},
+        {"--trace", o->tracing.path, PLEC_FILE_REPLACED},
+        {"--plot", o->tracing.plot, PLEC_FILE_REPLACED}};
+    return plec_cli_check_files(&command, files, sizeof files / sizeof files[0]);
+}
+
 static int check_options(struct plec_run_options *o) {
     if ((o->input != NULL) == o->random_given)
         return plec_cli_usage(&command, "give --input or --random, one of them");
@@ -86,7 +110,7 @@ static int check_options(struct plec_run_options *o) {
         leave = plec_device_cli_read(&o->device, &command, &o->device_words);
     if (!o->tolerance_given)
         o->tolerance = o->device.device == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
-    return leave;
+    return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }
 
 static int read_options(struct plec_run_options *o, int argc, char **argv) {
@@ -150,7 +174,9 @@ int plec_command_run(int argc, char **argv) {
     struct plec_error err;
     int leave = read_options(&run.o, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
-    if (plec_tracing_open(&run.tracing, &run.o.tracing, run.o.path, &err) != PLEC_OK)
+    const struct plec_cli_file output = {"--output", run.o.output, PLEC_FILE_WRITTEN};
+    if (plec_cli_try_files(&output, 1, &err) != PLEC_OK ||
+        plec_tracing_open(&run.tracing, &run.o.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
     leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
     plec_run_close(&run);

@@ -1,7 +1,7 @@
 /* run_print.c: what a run has to say, for a person and as JSON. */
-#include <math.h>
 #include <stdio.h>
 
+#include "tools/plectrum/json_stream.h"
 #include "tools/plectrum/run.h"
 
 bool plec_run_within(const struct plec_run *run) {
@@ -19,9 +19,8 @@ static json_t *text_or_null(const char *text) {
     return value != NULL ? value : json_null();
 }
 
-/* JSON has no infinity and no NaN. */
 static json_t *real_or_null(bool given, double value) {
-    return given && isfinite(value) ? json_real(value) : json_null();
+    return given ? plec_json_real(value) : json_null();
 }
 
 static json_t *stream_or_null(const struct plec_run *run) {

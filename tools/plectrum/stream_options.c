@@ -22,6 +22,9 @@ void plec_stream_cli_options(struct plec_cli_option *out, struct plec_stream_wor
          "lru or lfu: which experts leave first."},
         {"speculate", PLEC_CLI_TEXT, &words->speculate, NULL, "MODE",
          "auto (what pays), off or on: fetching experts that are guessed."},
+        {"bypass", PLEC_CLI_FLAG, &words->bypass, NULL, NULL,
+         "Keep nothing: every use is read and copied anew, which is what streaming costs without "
+         "a cache."},
     };
     memcpy(out, options, sizeof options);
 }
@@ -38,7 +41,7 @@ static int find_word(const char *word, const char *const *words) {
 static bool any_given(const struct plec_stream_words *words) {
     return words->pinned_given || words->extent_given || words->io != NULL ||
            words->io_cache != NULL || words->pin != NULL || words->policy != NULL ||
-           words->speculate != NULL;
+           words->speculate != NULL || words->bypass;
 }
 
 int plec_stream_cli_read(struct plec_stream_options *out, const struct plec_cli_command *command,
@@ -61,8 +64,13 @@ int plec_stream_cli_read(struct plec_stream_options *out, const struct plec_cli_
     *out = (struct plec_stream_options){0};
     if (!words->device_given && any_given(words))
         return plec_cli_usage(command, "options of streaming go with --device-budget");
-    if (words->device_given && words->device_budget == 0)
-        return plec_cli_usage(command, "--device-budget wants at least one byte");
+    if ((words->device_given && words->device_budget == 0) ||
+        (words->pinned_given && words->pinned_budget == 0))
+        return plec_cli_usage(command,
+                              "%s wants at least one byte: what is on its way stands there, even "
+                              "where nothing is to be kept",
+                              words->device_given && words->device_budget == 0 ? "--device-budget"
+                                                                               : "--pinned-budget");
     if (words->extent_given && (words->extent == 0 || words->extent > PLEC_EXTENT_MAX))
         return plec_cli_usage(command, "--extent wants 1 to %d, found %u", PLEC_EXTENT_MAX,
                               words->extent);
@@ -75,6 +83,7 @@ int plec_stream_cli_read(struct plec_stream_options *out, const struct plec_cli_
     out->device_budget = words->device_budget;
     out->pinned_budget = words->pinned_budget;
     out->extent_width = words->extent;
+    out->bypass = words->bypass;
     out->io_engine = (enum plec_io_engine)found[0];
     out->io_cache = (enum plec_io_cache)found[1];
     out->pin = (enum plec_pin_mode)found[2];

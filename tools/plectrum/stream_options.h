@@ -12,10 +12,10 @@ struct plec_stream_words {
     uint64_t device_budget, pinned_budget;
     uint32_t extent;
     const char *io, *io_cache, *pin, *policy, *speculate;
-    bool device_given, pinned_given, extent_given;
+    bool device_given, pinned_given, extent_given, bypass;
 };
 
-enum { PLEC_STREAM_CLI_OPTIONS = 8 };
+enum { PLEC_STREAM_CLI_OPTIONS = 9 };
 /* Rows of a command's options, into out [PLEC_STREAM_CLI_OPTIONS]; words must outlive them. */
 void plec_stream_cli_options(struct plec_cli_option *out, struct plec_stream_words *words);
 /* What the words say. PLEC_CLI_GO_ON, or the exit status after a message. */

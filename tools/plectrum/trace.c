@@ -139,12 +139,12 @@ static json_t *integer(uint64_t value) {
 
 static json_t *row_json(const struct replay_table *table, uint32_t w, uint32_t p) {
     const struct plec_replay_result *result = &table->results[w][p];
-    return json_pack("{s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "width",
+    return json_pack("{s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "width",
                      (json_int_t)table->widths[w], "slots", (json_int_t)result->n_slots, "policy",
                      policy_names[p], "uses", integer(result->uses), "hits", integer(result->hits),
                      "extents", integer(result->extents), "reads", integer(result->reads), "bytes",
                      integer(result->bytes), "evictions", integer(result->evictions), "thrash",
-                     integer(result->thrash), "read_ms", result->read_ns / 1e6);
+                     integer(result->thrash), "read_ms", plec_json_real(result->read_ns / 1e6));
 }
 
 static int print_json(const struct replay_table *table) {
@@ -157,8 +157,8 @@ static int print_json(const struct replay_table *table) {
     plec_json_member(json, "steps", integer(trace->n_steps));
     plec_json_member(json, "dispatches", integer(trace->n_dispatches));
     plec_json_member(json, "memory_experts", integer(table->n_slots));
-    plec_json_member(json, "bandwidth_gb_s", json_real(table->bandwidth));
-    plec_json_member(json, "latency_us", json_real(table->latency_us));
+    plec_json_member(json, "bandwidth_gb_s", plec_json_real(table->bandwidth));
+    plec_json_member(json, "latency_us", plec_json_real(table->latency_us));
     plec_json_list_begin(json, "rows");
     for (uint32_t w = 0; w < table->n_widths; w++)
         for (uint32_t p = 0; p < N_POLICIES; p++)
@@ -188,7 +188,11 @@ static int replay(struct replay_table *table, const char *path, bool as_json, bo
     enum plec_status status = read_trace(&table->trace, path, &err);
     uint64_t all = (uint64_t)table->trace.info.n_layers * table->trace.info.n_experts;
     if (!slots_given) table->n_slots = all / 4;
-    if (table->n_slots > all) table->n_slots = all;
+    if (status == PLEC_OK && table->n_slots > all) {
+        plec_cli_say("--slots %llu: the trace has %llu experts, memory for all of them",
+                     (unsigned long long)table->n_slots, (unsigned long long)all);
+        table->n_slots = all;
+    }
     if (status == PLEC_OK) status = replay_all(table, &err);
     int leave = status == PLEC_OK ? PLEC_EXIT_OK : plec_cli_error(&err);
     if (status == PLEC_OK && as_json) leave = print_json(table);
@@ -203,8 +207,9 @@ int plec_command_trace(int argc, char **argv) {
     struct replay_table table = {.bandwidth = 5, .latency_us = 100};
     const struct plec_cli_option options[] = {
         {"slots", PLEC_CLI_U64, &table.n_slots, &slots_given, "N",
-         "Memory for N experts: an extent of width w takes w of them. A quarter of all experts if "
-         "not given."},
+         "Memory for N experts: an extent of width w takes w of them; 0: nothing is kept. A "
+         "quarter "
+         "of all experts if not given."},
         {"width", PLEC_CLI_TEXT, &widths, NULL, "LIST",
          "Extent widths to try, 1 to 64, divided by commas."},
         {"bandwidth", PLEC_CLI_REAL, &table.bandwidth, NULL, "GB/s", "Of the disk. 5 by default."},
