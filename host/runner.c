@@ -68,6 +68,26 @@ static bool asks_for_rung(const struct plec_runner_options *options) {
     return options->rung != NULL && strcmp(options->rung, "auto") != 0;
 }
 
+/* For auto: a GPU's, unless it is to be one behind a simulated link, which the CPU device is. No
+ * emulated one: it is for tests, and slower than the CPU it runs on. */
+static bool tries_cuda(const struct plec_runner_options *options) {
+    const char *name = plec_device_backend_name(PLEC_DEVICE_CUDA);
+    return options->device == PLEC_RUN_AUTO && options->stream.simulation == NULL && name != NULL &&
+           strstr(name, "emulated") == NULL;
+}
+
+static enum plec_status open_kind(struct plec_runner *runner,
+                                  const struct plec_device_options *device,
+                                  const struct plec_runner_options *options,
+                                  struct plec_error *err) {
+    if (options->device == PLEC_RUN_CUDA || tries_cuda(options)) {
+        enum plec_status status = plec_device_open(&runner->device, PLEC_DEVICE_CUDA, device, err);
+        bool absent = status == PLEC_NO_DEVICE && strcmp(err->name, "DeviceAbsent") == 0;
+        if (options->device == PLEC_RUN_CUDA || !absent) return status;
+    }
+    return plec_device_open(&runner->device, PLEC_DEVICE_CPU, device, err);
+}
+
 static enum plec_status open_device(struct plec_runner *runner,
                                     const struct plec_runner_options *options,
                                     struct plec_error *err) {
@@ -80,15 +100,13 @@ static enum plec_status open_device(struct plec_runner *runner,
         strcpy(runner->device_name, "reference");
         return PLEC_OK;
     }
-    enum plec_device_kind kind =
-        options->device == PLEC_RUN_CUDA ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
     struct plec_device_options device = {.n_threads = options->n_threads,
                                          .plain_c = options->plain_c,
                                          .rung = options->rung,
                                          .cublas = options->cublas,
                                          .simulation = options->stream.simulation,
                                          .probe = plec_tracer_of_device(runner->tracer)};
-    enum plec_status status = plec_device_open(&runner->device, kind, &device, err);
+    enum plec_status status = open_kind(runner, &device, options, err);
     if (status != PLEC_OK) return status;
     struct plec_device_info info;
     plec_device_get_info(&info, runner->device);
@@ -303,7 +321,9 @@ enum plec_status plec_runner_open(struct plec_runner **out, struct plec_containe
                                   const struct plec_runner_options *options,
                                   struct plec_error *err) {
     static const struct plec_runner_options defaults;
+    struct plec_error own;
     if (options == NULL) options = &defaults;
+    if (err == NULL) err = &own;
     *out = NULL;
     struct plec_runner *runner = calloc(1, sizeof *runner);
     if (runner == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "runner");
@@ -388,6 +408,13 @@ uint32_t plec_runner_stream_index(const struct plec_runner *runner, uint32_t lay
 const char *plec_runner_kernels(const struct plec_runner *runner, uint32_t layer) {
     const struct plec_runner_layer *found = plec_runner_find_layer(runner, layer);
     return found != NULL && found->kernels[0] != '\0' ? found->kernels : NULL;
+}
+
+enum plec_run_device plec_runner_device(const struct plec_runner *runner) {
+    struct plec_device_info info;
+    if (runner->device == NULL) return PLEC_RUN_REFERENCE;
+    plec_device_get_info(&info, runner->device);
+    return info.kind == PLEC_DEVICE_CUDA ? PLEC_RUN_CUDA : PLEC_RUN_CPU;
 }
 
 const char *plec_runner_device_name(const struct plec_runner *runner) {

@@ -109,6 +109,8 @@ uint32_t plec_runner_stream_index(const struct plec_runner *runner, uint32_t lay
 /* What a layer's routed experts run with, "gate q4_k mm_sync, up q4_k mm_sync, down q6_k plain";
  * NULL on the reference and for a layer that the runner does not have. A view. */
 const char *plec_runner_kernels(const struct plec_runner *runner, uint32_t layer);
+/* What it runs on: never auto. */
+enum plec_run_device plec_runner_device(const struct plec_runner *runner);
 /* "reference", "CPU, 2 threads, AVX2+FMA". */
 const char *plec_runner_device_name(const struct plec_runner *runner);
 

@@ -101,7 +101,7 @@ TEST(GpuCheck, HoldsWithTheEmulatedPrograms) {
     EXPECT_TRUE(script.says("no cuBLAS"));
     /* the stand-in of cuBLAS beside mxfp4; of torch, what this machine has */
     std::string table = single_spaced(script.table());
-    size_t row = table.find("llama-4-scout mxfp4 mm_");
+    size_t row = table.find("llama-4-scout mxfp4 ");
     ASSERT_NE(row, std::string::npos) << table;
     std::istringstream words(table.substr(row));
     std::string word;
@@ -139,7 +139,7 @@ TEST(BenchMatrix, TimesReplaysOfAGraphOrSaysThatItTimesLaunches) {
     std::vector<std::string> args = {"--models", "llama-4-scout", "--formats", "mxfp4", "--tokens",
                                      "1",        "--shrink",      "100"};
     std::vector<std::string> row = words_of_row(matrix(args));
-    EXPECT_EQ(row[2], "mm_sync");
+    EXPECT_NE(row[2].find("mm_"), std::string::npos);
     EXPECT_EQ(row[9], "graph");
     args.insert(args.end(), {"--graphs", "off"});
     EXPECT_EQ(words_of_row(matrix(args))[9], "launches");

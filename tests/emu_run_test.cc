@@ -65,6 +65,7 @@ bool run_layer(const std::string &path, const SourceLayer &layer) {
     std::vector<std::string> args = {"run",      path,
                                      "--layer",  std::to_string(layer.number),
                                      "--random", std::to_string(n_tokens),
+                                     "--device", "cpu",
                                      "--json"};
     ToolResult cpu = run_program(tool(), args);
     if (cpu.err.find("RoutingRequired") != std::string::npos) {
@@ -177,7 +178,7 @@ TEST(CudaTool, BenchesGraphsAndNamesKernels) {
                                      "--warmup",    "1",
                                      "--limit-gbs", "1"};
     ToolResult text = run_program(tool(), args);
-    EXPECT_NE(text.out.find("kernels   gate_up mxfp4 mm_"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("kernels   gate_up mxfp4 "), std::string::npos) << text.out;
     EXPECT_NE(text.out.find("graphs    1 captured; of 4 steps of layers 3 replayed one"),
               std::string::npos)
         << text.out;
@@ -187,7 +188,7 @@ TEST(CudaTool, BenchesGraphsAndNamesKernels) {
     const char *kernels =
         json_string_value(json_array_get(json_object_get(json.get(), "kernels"), 0));
     ASSERT_NE(kernels, nullptr);
-    EXPECT_NE(strstr(kernels, "down mxfp4 mm_"), nullptr) << kernels;
+    EXPECT_NE(strstr(kernels, "down mxfp4 "), nullptr) << kernels;
 }
 
 std::string kernels_of(const Json &json) {
@@ -227,6 +228,17 @@ TEST(CudaTool, RunsTheBaselinesOfTheLibraryThatIsNamed) {
     }
 }
 #endif
+
+/* A GPU where there is one; no emulated one, which is slower than the CPU. */
+TEST(CudaTool, IsWhatAutoTakesWhereThereIsAGpu) {
+    ToolResult result = run_program(tool(), {"run", data_path("run/run01_sigmoid_two_segments"),
+                                             "--random", "2", "--check", "--json"});
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    Json json(result.out);
+    std::string device = json_string_value(json_object_get(json.get(), "device"));
+    EXPECT_EQ(device.rfind(emulated ? "CPU" : "CUDA", 0), 0u) << device;
+    EXPECT_EQ(json_real_value(json_object_get(json.get(), "tolerance")), emulated ? 1e-9 : 4e-5);
+}
 
 #ifndef PLEC_ON_GPU
 TEST(EmulatedTool, SaysSoInEveryOutput) {

@@ -80,7 +80,10 @@ std::string tool_path() {
 }
 
 ToolResult run_tool(const std::vector<std::string> &args) {
-    return run_program(tool_path(), args);
+    std::vector<std::string> on_cpu = args;
+    if (!args.empty() && (args[0] == "run" || args[0] == "bench"))
+        on_cpu.insert(on_cpu.begin() + 1, {"--device", "cpu"});
+    return run_program(tool_path(), on_cpu);
 }
 
 ToolResult run_program(const std::string &program, const std::vector<std::string> &args) {

@@ -36,7 +36,8 @@ struct ToolResult {
 };
 /* The program itself, for tests that start it on their own. */
 std::string tool_path();
-/* Runs the tool with arguments (no shell). */
+/* Runs the tool with arguments (no shell); run and bench on the CPU device, whatever the machine
+ * has, unless they name another. */
 ToolResult run_tool(const std::vector<std::string> &args);
 ToolResult run_program(const std::string &program, const std::vector<std::string> &args);
 

@@ -41,13 +41,10 @@ struct bench {
 
 static void open_gauge(struct bench *bench) {
     const struct plec_device_options options = {.n_threads = bench->o.device.n_threads};
-    enum plec_status status = PLEC_NO_DEVICE;
-    if (bench->o.limit_given || bench->o.device.device == PLEC_RUN_REFERENCE) return;
-    if (bench->o.device.device != PLEC_RUN_CPU)
-        status = plec_device_open(&bench->gauge, PLEC_DEVICE_CUDA, &options, NULL);
-    if (status == PLEC_NO_DEVICE && bench->o.device.device != PLEC_RUN_CUDA)
-        status = plec_device_open(&bench->gauge, PLEC_DEVICE_CPU, &options, NULL);
-    if (status != PLEC_OK) bench->gauge = NULL;
+    enum plec_run_device device = plec_runner_device(bench->work.runner);
+    if (bench->o.limit_given || device == PLEC_RUN_REFERENCE) return;
+    enum plec_device_kind kind = device == PLEC_RUN_CUDA ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
+    if (plec_device_open(&bench->gauge, kind, &options, NULL) != PLEC_OK) bench->gauge = NULL;
 }
 
 /* Bytes a second; 0 when it cannot be measured, which is not the run's failure. */

@@ -22,7 +22,9 @@ int plec_cli_device(enum plec_run_device *out, const struct plec_cli_command *co
 void plec_device_cli_options(struct plec_cli_option *out, struct plec_device_words *words) {
     const struct plec_cli_option options[PLEC_DEVICE_CLI_OPTIONS] = {
         {"device", PLEC_CLI_TEXT, &words->device, NULL, "NAME",
-         "auto, cpu, cuda or reference (double precision, one thread)."},
+         "auto (a GPU where there is one, else the CPU), cpu, cuda or reference (double precision, "
+         "one "
+         "thread)."},
         {"threads", PLEC_CLI_U32, &words->n_threads, NULL, "N", "CPU threads; all there are."},
         {"graphs", PLEC_CLI_TEXT, &words->graphs, NULL, "on|off",
          "On cuda: steps of up to 64 tokens are captured as graphs when their size comes for the "

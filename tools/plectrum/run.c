@@ -67,12 +67,6 @@ static const struct plec_cli_command command = {
     .max_operands = 1,
 };
 
-/* How far from the exact reference a path may be: in f32, and with x and the activation rounded to
- * bf16. */
-static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
-
-/* --- the command line ------------------------------------------------------------------------- */
-
 static int check_files(const struct plec_run_options *o) {
     const char *prefix = o->routing_out;
     char ids[PATH_MAX], weights[PATH_MAX];
@@ -108,8 +102,6 @@ static int check_options(struct plec_run_options *o) {
         leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
     if (leave == PLEC_CLI_GO_ON)
         leave = plec_device_cli_read(&o->device, &command, &o->device_words);
-    if (!o->tolerance_given)
-        o->tolerance = o->device.device == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
     return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }
 

@@ -6,6 +6,12 @@
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/run.h"
 
+/* How far from the exact reference a path may be: in f32, and with x and the activation rounded to
+ * bf16. */
+static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
+
+/* --- the command line ------------------------------------------------------------------------- */
+
 /* Most tokens of one forward: what a person waits for between two looks at the progress line, and
  * what bounds the buffers of a step. */
 enum { STEP_TOKENS = 512, REFERENCE_STEP_TOKENS = 4 };
@@ -236,6 +242,9 @@ static enum plec_status prepare(struct plec_run *run, struct plec_error *err) {
         return status;
     }
     run->bound = plec_runner_layer(run->runner, run->o.layer);
+    if (!run->o.tolerance_given)
+        run->o.tolerance =
+            plec_runner_device(run->runner) == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
     plec_tracing_name_device(run->tracing, plec_runner_device_name(run->runner));
     status = load_vectors(run, err);
     return status == PLEC_OK ? make_results(run, err) : status;
