@@ -274,9 +274,12 @@ TEST_F(Route, RefusesMoreThanAWarpHolds) {
     args.router = &many.get, args.n_tokens = 1;
     EXPECT_EQ(plec_launch_route(cuda_.stream, &args, &cuda_.err), PLEC_UNSUPPORTED);
     EXPECT_STREQ(cuda_.err.name, "TooManyExperts");
-    Router wide(100, 65, 4, 1);
+    EXPECT_FALSE(plec_device_routes(cuda_.device, &many.get));
+    Router wide(100, 65, 4, 1), most(1024, 64, 4, 1);
     args.router = &wide.get;
     EXPECT_EQ(plec_launch_route(cuda_.stream, &args, &cuda_.err), PLEC_UNSUPPORTED);
+    EXPECT_FALSE(plec_device_routes(cuda_.device, &wide.get));
+    EXPECT_TRUE(plec_device_routes(cuda_.device, &most.get));
 }
 
 } // namespace

@@ -153,6 +153,31 @@ TEST_F(Device, OpensWithDefaults) {
     plec_device_close(nullptr);
 }
 
+TEST_F(Device, HasNoGraphsAndSaysSo) {
+    struct plec_device_info info;
+    plec_device_get_info(&info, device_);
+    EXPECT_EQ(info.graph_entries, 0u);
+    EXPECT_EQ(plec_graph_begin(stream(), &err_), PLEC_UNSUPPORTED);
+    EXPECT_STREQ(err_.name, "NoGraphs");
+    plec_graph_close(nullptr);
+}
+
+TEST_F(Device, HasTwoRungsByNameAndRefusesOthers) {
+    struct plec_device_options options = {};
+    char name[PLEC_KERNEL_NAME_MAX];
+    for (const char *rung : {"auto", "plain"}) {
+        options.rung = rung;
+        plec_device_close(device_);
+        ASSERT_EQ(plec_device_open(&device_, PLEC_DEVICE_CPU, &options, &err_), PLEC_OK);
+    }
+    EXPECT_STREQ(plec_device_kernel_name(device_, PLEC_FORMAT_Q8_0, name), "plain_c");
+    struct plec_device *none = nullptr;
+    options.rung = "cublas_loop";
+    EXPECT_EQ(plec_device_open(&none, PLEC_DEVICE_CPU, &options, &err_), PLEC_UNSUPPORTED);
+    EXPECT_STREQ(err_.name, "NoSuchRung");
+    EXPECT_NE(strstr(err_.message, "cublas_loop"), nullptr) << err_.message;
+}
+
 TEST_F(Device, AlignsMemoryOfAnySize) {
     for (uint64_t n : {0u, 1u, 4097u, 5u << 20}) {
         void *memory = nullptr, *pinned = nullptr;
