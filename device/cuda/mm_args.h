@@ -61,6 +61,7 @@ int plec_mm_launch_stage(const struct plec_mm_stage_args *args, cudaStream_t str
 
 struct plec_mm_weights {
     uint32_t rows, cols; /* of one matrix */
+    uint64_t factors;    /* of its planes: byte offset */
     int32_t operands[2]; /* enum plec_operand_id: of all rows but up's, and of up's, where they are
                             in a matrix of their own or not */
 };

@@ -203,7 +203,6 @@ plec_mm_bulk_multiply(const struct plec_mm_args &args, unsigned char *shared, ui
         sums.clear();
         for (uint32_t left = work.end_step - work.first_step; left != 0; left--) {
             plec_mm_operands<F, plec_mm_shape<F, NT>> in;
-            if constexpr (F::lane_words > 8) view.open(args); /* anew: registers are short */
             plec_mbarrier_wait(base + S::FULL + turn.stage * 8, turn.phase);
             view.read(&in, shared + S::WEIGHTS_AT + turn.stage * S::WEIGHTS);
             sums.add_step(in, shared + S::TOKENS_AT + turn.slot * S::TOKEN_STAGE, work.tile.n_rows);
@@ -213,7 +212,9 @@ plec_mm_bulk_multiply(const struct plec_mm_args &args, unsigned char *shared, ui
         }
         plec_barrier_sync(1, S::THREADS); /* all have left the products before */
         work = steps.work(args);          /* not kept in the loop's registers */
-        sums.store(out, args, work, plec_mm_takes_turns(args));
+        /* Every tile has rows, but the compiler does not know, and so keeps nothing of what the
+         * lines below make in the main loop's registers. */
+        sums.store(out, args, work, plec_mm_takes_turns(args) && work.tile.n_rows != 0);
         plec_barrier_sync(1, S::THREADS);
         plec_mm_finish_products<S>(args, work, out);
     }

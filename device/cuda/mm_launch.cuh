@@ -101,6 +101,7 @@ static int plec_mm_gate_up(const struct plec_cuda_gate_up_args *args, cudaStream
     int id = mm.kind == PLEC_MM_UP ? PLEC_UP : PLEC_GATE;
     mm.n_channels = bank->intermediate_dim, mm.n_splits = 1;
     mm.weights.rows = bank->operands[id].rows, mm.weights.cols = bank->operands[id].cols;
+    mm.weights.factors = plec_planes_of<F>(mm.weights.rows, mm.weights.cols).factors;
     mm.weights.operands[0] = id;
     mm.weights.operands[1] = bank->fusion == PLEC_NOT_FUSED ? PLEC_UP : id;
     struct plec_mm_space space = plec_mm_space_of(bank->input_dim, n_tokens);
@@ -126,6 +127,7 @@ static int plec_mm_down(const struct plec_cuda_down_args *args, cudaStream_t str
     mm.bank = *bank, mm.rows = args->rows, mm.kind = PLEC_MM_DOWN;
     mm.n_channels = bank->output_dim, mm.n_splits = args->n_splits;
     mm.weights.rows = down->rows, mm.weights.cols = down->cols;
+    mm.weights.factors = plec_planes_of<F>(down->rows, down->cols).factors;
     mm.weights.operands[0] = mm.weights.operands[1] = PLEC_DOWN;
     struct plec_mm_space space = plec_mm_space_of(bank->intermediate_dim, args->rows.n_pairs);
     plec_mm_place(&mm.tokens, args->workspace, &space);

@@ -83,6 +83,15 @@ plec_mm_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) 
     return work;
 }
 
+/* How much there is to work on. Asked anew each time: a count kept takes two of the main loop's
+ * registers. */
+template <int ROWS>
+static __device__ __forceinline__ uint64_t plec_mm_n_works(const struct plec_mm_args &args) {
+    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? ROWS / 2 : ROWS;
+    uint64_t n_blocks = (args.n_channels + channels - 1) / channels;
+    return *args.rows.n_tiles * n_blocks * args.n_splits;
+}
+
 /* The planes of the matrix that a row is in. */
 static __device__ __forceinline__ const uint8_t *plec_mm_planes_of(const struct plec_mm_args &args,
                                                                    uint32_t expert, bool of_up) {

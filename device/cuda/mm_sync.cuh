@@ -214,13 +214,12 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
                                           const struct plec_mm_work &work,
                                           bool turns = false) const {
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        plec_planes planes = plec_planes_of<F>(args.weights.rows, args.weights.cols);
 #pragma unroll
         for (int side = 0; side < 2; side++) {
             unsigned slot = lane / 4 + 8 * side;
             if (turns) slot = slot % 2 * 8 + slot / 2;
             struct plec_mm_row row = plec_mm_row_of(args, work, slot);
-            float factor = ((const float *)(row.planes + planes.factors))[row.row];
+            float factor = ((const float *)(row.planes + args.weights.factors))[row.row];
             float *to =
                 out + (args.kind == PLEC_MM_GATE_AND_UP ? slot / 8 * 32 + warp * 8 + slot % 8
                                                         : warp * 16 + slot);
@@ -239,11 +238,8 @@ static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
     typedef plec_mm_shape<F, NT> S;
     PLEC_SHARED_DYNAMIC(shared);
     const unsigned stages = plec_shared_address(shared);
-    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? S::ROWS / 2 : S::ROWS;
-    uint32_t n_steps = (args.tokens.n_cols + F::k_step - 1) / F::k_step;
-    uint64_t total = (uint64_t)*args.rows.n_tiles * ((args.n_channels + channels - 1) / channels) *
-                     args.n_splits;
-    for (uint64_t at = blockIdx.x; at < total; at += gridDim.x) {
+    const uint32_t n_steps = (args.tokens.n_cols + F::k_step - 1) / F::k_step;
+    for (uint64_t at = blockIdx.x; at < plec_mm_n_works<S::ROWS>(args); at += gridDim.x) {
         struct plec_mm_work work = plec_mm_work_at<S::ROWS>(args, at, n_steps);
         plec_mm_ring<F, NT> ring;
         plec_mm_sums<F, NT> sums;
