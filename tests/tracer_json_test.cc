@@ -61,6 +61,7 @@ TEST(TracerJson, WaitsAreTheStallAndBytesAreWhatTheIoLayerMoved) {
     StreamModelSpec spec;
     spec.n_layers = 3, spec.router = true;
     StreamModel model(spec);
+    bool streamer_worked = false;
     for (uint32_t n_slots : {1u, 3u, 40u}) {
         Traced traced;
         plec_stream_stats stats;
@@ -98,9 +99,12 @@ TEST(TracerJson, WaitsAreTheStallAndBytesAreWhatTheIoLayerMoved) {
         double hits = 100.0 * static_cast<double>(stats.device_hits);
         EXPECT_NEAR(file.last_counter["hit %.device"], hits / static_cast<double>(stats.experts),
                     0.01);
-        EXPECT_EQ(file.thread_names.count("plec-streamer"), 1u);
+        streamer_worked |= file.thread_names.count("plec-streamer") == 1;
         EXPECT_EQ(file.thread_names.count("plec-compute"), 1u);
     }
+    /* Whoever waits does the work as well: a run can end before the streamer's own thread had any.
+     */
+    EXPECT_TRUE(streamer_worked);
 }
 
 /* Each use of experts that came from a file is led to from its read. */

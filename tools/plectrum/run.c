@@ -18,8 +18,8 @@ static const struct plec_cli_command command = {
         "    [--output y.npy] [--ids i.npy --weights w.npy] [--routing-out PREFIX]\n"
         "    [--profile NAME] [--router-input r.npy] [--tokens t.npy]\n"
         "    [--as ARCH] [--set KEY=VALUE,...] [--device NAME] [--threads N]\n"
-        "    [--graphs on|off] [--rung NAME [--cublas FILE]] [--check] [--tolerance X] "
-        "[--step N] [--json]\n"
+        "    [--graphs on|off] [--rung NAME [--cublas FILE]] [--check] [--tolerance X]\n"
+        "    [--step N] [--json]\n"
         "    [--device-budget BYTES [--pinned-budget BYTES] [--extent N] [--io ENGINE]\n"
         "     [--io-cache MODE] [--pin MODE] [--policy NAME] [--speculate MODE] [--bypass]]\n"
         "    [--trace FILE] [--plot FILE] [--nvtx LEVEL]",
