@@ -175,6 +175,129 @@ TEST_F(Mistakes, DependentKernelReadsBeforeItWaits) {
     expect_clean([&] { launch_pair<WAITS_IN_ONE_THREAD>(a, d, e); });
 }
 
+/* Writes before it waits what the kernel ahead reads. */
+template <bool WRONG> __global__ void overwrite_dependent(int *to) {
+    if (!WRONG) plec_grid_wait();
+    to[threadIdx.x] = 3;
+    if (WRONG) plec_grid_wait();
+}
+
+TEST_F(Mistakes, DependentKernelWritesBeforeItWaits) {
+    expect_reported("stream-race", [&](bool wrong) {
+        PLEC_LAUNCH(copy_dependent<WAITS>, dim3(1), dim3(32), 0, a, e, (const int *)d);
+        if (wrong)
+            PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, overwrite_dependent<true>, dim3(1), dim3(32), 0,
+                           a, d);
+        else
+            PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, overwrite_dependent<false>, dim3(1), dim3(32), 0,
+                           a, d);
+    });
+}
+
+/* Copies that run behind the threads' backs are reads at their issue. */
+enum Copies { BULK, ASYNC };
+
+template <Copies HOW, bool EARLY> __global__ void prefetch_dependent(int *to, const int *from) {
+    PLEC_SHARED_STATIC(int[64], stage);
+    PLEC_SHARED_STATIC(uint64_t, word);
+    unsigned barrier = plec_shared_address(&word), t = threadIdx.x;
+    if (t == 0) {
+        plec_mbarrier_init(barrier, HOW == BULK ? 1 : 16);
+        plec_mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (!EARLY) plec_grid_wait();
+    if (HOW == BULK && t == 0) {
+        plec_mbarrier_arrive_expect(barrier, sizeof stage);
+        plec_bulk_load(plec_shared_address(stage), from, sizeof stage, barrier);
+    } else if (HOW == ASYNC && t < 16) {
+        plec_copy_async_16(plec_shared_address(&stage[t * 4]), from + t * 4, true);
+        plec_copy_async_arrive(barrier);
+    }
+    if (EARLY) plec_grid_wait();
+    plec_mbarrier_wait(barrier, 0);
+    to[t] = stage[t];
+}
+
+template <Copies HOW, bool EARLY> void launch_prefetch(cudaStream_t stream, int *d, int *e) {
+    PLEC_LAUNCH(write_all, dim3(1), dim3(32), 0, stream, d, 64, 7);
+    PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, (prefetch_dependent<HOW, EARLY>), dim3(1), dim3(64), 0,
+                   stream, e, (const int *)d);
+}
+
+TEST_F(Mistakes, DependentKernelPrefetchesWhatTheKernelAheadWrites) {
+    expect_reported("stream-race", [&](bool wrong) {
+        if (wrong)
+            launch_prefetch<BULK, true>(a, d, e);
+        else
+            launch_prefetch<BULK, false>(a, d, e);
+    });
+    expect_reported("stream-race", [&](bool wrong) {
+        if (wrong)
+            launch_prefetch<ASYNC, true>(a, d, e);
+        else
+            launch_prefetch<ASYNC, false>(a, d, e);
+    });
+}
+
+/* Three kernels: what the first wrote may be read early by the third when the second waited before
+ * it let the third start. */
+enum Releases { WAITS_FIRST, RELEASES_FIRST, ENDS_WITHOUT_RELEASE, ONE_RELEASES_FIRST };
+
+template <Releases HOW> __global__ void pass_on(int *to) {
+    if (HOW == RELEASES_FIRST || (HOW == ONE_RELEASES_FIRST && threadIdx.x == 5))
+        plec_grid_launch_dependents();
+    plec_grid_wait();
+    if (HOW != ENDS_WITHOUT_RELEASE) plec_grid_launch_dependents();
+    to[threadIdx.x] = 1;
+}
+
+__global__ void read_early(int *to, const int *from) {
+    int value = from[threadIdx.x];
+    plec_grid_wait();
+    to[threadIdx.x] = value;
+}
+
+template <Releases HOW> void launch_three(cudaStream_t stream, int *d, int *e) {
+    PLEC_LAUNCH(write_all, dim3(1), dim3(32), 0, stream, d, 32, 7);
+    PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, pass_on<HOW>, dim3(1), dim3(32), 0, stream, e + 64);
+    PLEC_LAUNCH_AS(PLEC_LAUNCH_DEPENDENT, read_early, dim3(1), dim3(32), 0, stream, e,
+                   (const int *)d);
+}
+
+TEST_F(Mistakes, KernelAheadLetsOthersStartBeforeItWaits) {
+    expect_reported("stream-race", [&](bool wrong) {
+        if (wrong)
+            launch_three<RELEASES_FIRST>(a, d, e);
+        else
+            launch_three<WAITS_FIRST>(a, d, e);
+    });
+    expect_reported("stream-race", [&](bool wrong) {
+        if (wrong)
+            launch_three<ONE_RELEASES_FIRST>(a, d, e);
+        else
+            launch_three<ENDS_WITHOUT_RELEASE>(a, d, e);
+    });
+}
+
+TEST_F(Mistakes, DependentKernelsOfAGraphReadBeforeTheyWait) {
+    expect_reported("stream-race", [&](bool wrong) {
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        EXPECT_EQ(cudaSuccess, cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+        if (wrong)
+            launch_three<RELEASES_FIRST>(a, d, e);
+        else
+            launch_three<WAITS_FIRST>(a, d, e);
+        EXPECT_EQ(cudaSuccess, cudaStreamEndCapture(a, &graph));
+        EXPECT_EQ(cudaSuccess, cudaGraphInstantiate(&exec, graph, 0));
+        EXPECT_EQ(cudaSuccess, cudaGraphDestroy(graph));
+        EXPECT_EQ(cudaSuccess, cudaGraphLaunch(exec, a));
+        EXPECT_EQ(cudaSuccess, cudaStreamSynchronize(a));
+        EXPECT_EQ(cudaSuccess, cudaGraphExecDestroy(exec));
+    });
+}
+
 TEST_F(Mistakes, DependentKernelNeverWaits) {
     expect_reported("dependent-launch", [&](bool wrong) {
         if (wrong)
