@@ -55,10 +55,11 @@ if(PLEC_HAVE_CHECKED_EMULATION)
     GTest::gtest)
 endif()
 
-# Where there is a toolkit: mm_sync's instructions a weight, by the compiler's own output.
+# Where there is a toolkit: instructions a weight of mm_sync and mm_bulk, by the compiler's own output.
 if(PLEC_HAVE_CUDA)
   add_test(NAME mm_sync_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_loop.sh --check)
-  set_tests_properties(mm_sync_budget PROPERTIES LABELS slow
+  add_test(NAME mm_bulk_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_loop.sh --check --bulk)
+  set_tests_properties(mm_sync_budget mm_bulk_budget PROPERTIES LABELS slow
     ENVIRONMENT NVCC=${CMAKE_CUDA_COMPILER})
 endif()
 
