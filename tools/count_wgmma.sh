@@ -2,7 +2,7 @@
 # Counts the instructions of the main loop of each mm_wg kernel, tiles of 97 to 128 tokens, a warp and
 # wgmma: in PTX, and where nvdisasm is found (or named in NVDISASM) in SASS as well.
 #   sh tools/count_wgmma.sh [--check]
-# --check: fails where mxfp4, nvfp4 or q8_0 take 64 SASS instructions and more, or q4_0 does.
+# --check: fails where mxfp4, nvfp4, q8_0 or q4_0 take more than 80 PTX instructions.
 # Columns: kernel, code, instructions in the loop, wgmmas in it, instructions a wgmma, and of these f32,
 # pairs of 16-bit floats, integer (logic, shifts, permutes, adds), shared memory, copies and
 # synchronisation, the rest. Two warps of an SM's quarter share a tensor core that takes 64 clocks for a
@@ -106,5 +106,5 @@ count() {
 }
 count | tee "$work/table"
 [ "$check" = 1 ] || exit 0
-awk '$2 == "PTX" && $1 ~ /^(mxfp4|nvfp4|q8_0|q4_0)$/ { n++; if ($5 + 0 > 72) bad = 1 }
+awk '$2 == "PTX" && $1 ~ /^(mxfp4|nvfp4|q8_0|q4_0)$/ { n++; if ($5 + 0 > 80) bad = 1 }
     END { if (n < 4) bad = 1; if (bad) print "count_wgmma: over the limit, or not counted"; exit bad }' "$work/table"
