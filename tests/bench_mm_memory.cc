@@ -1,9 +1,10 @@
-// bench_mm_memory [FORMAT...]: what mm_sync moves and issues at decode, counted by the emulation:
-// one expert, eight tokens, gate and up of 1024 x 256. bits/wt: of the weights that mm_sync copies;
-// moved: of all that the launch reads and writes but tokens and their staging, in bits a weight. A
-// line a format; with --lines every source line.
+// bench_mm_memory [FORMAT...]: what mm_sync moves and issues, counted by the emulation: first one
+// expert, eight tokens, gate and up of 1024 x 256, then tiles of every width and a down that is
+// split. bits/wt: of the weights that mm_sync copies; moved: of all that the launch reads and
+// writes but tokens and their staging, in bits a weight. A line a format; with --lines every source
+// line.
 #include "device/cuda/table.h"
-#include "tests/support/mm_cases.h"
+#include "tests/support/mm_traffic.h"
 #include "tests/support/moved.h"
 
 namespace {
@@ -48,6 +49,20 @@ void print(uint16_t format) {
            static_cast<double>(mma.n_requests) / n_weights * 32);
 }
 
+void print_tiles(uint16_t format) {
+    for (TrafficOf of : {GATE_UP_TRAFFIC, DOWN_TRAFFIC})
+        for (uint32_t n_rows : {8u, 32u, 64u + 64u}) {
+            Traffic t = traffic_of(format, of, n_rows);
+            printf("%-12s %-8s %5u %11.3f %8.2f %8.2f %10llu\n", plec_format_find(format)->name,
+                   of == DOWN_TRAFFIC ? "down" : "gate, up", n_rows,
+                   static_cast<double>(t.weights.n_bytes_used) /
+                       static_cast<double>(t.weight_bytes),
+                   share(t.weights.n_bytes_used, t.weights.n_bytes_fetched),
+                   share(t.tokens.n_bytes_used, t.tokens.n_bytes_fetched),
+                   static_cast<unsigned long long>(t.loop.n_conflicts));
+        }
+}
+
 bool wanted(int argc, char **argv, const char *name) {
     bool any = false;
     for (int i = 1; i < argc; i++) {
@@ -72,5 +87,9 @@ int main(int argc, char **argv) {
         print(format);
         if (lines) plec_emu_stats_print(stdout);
     }
+    printf("\n%-12s %-8s %5s %11s %8s %8s %10s\n", "format", "of", "rows", "times read", "used %",
+           "tokens %", "conflicts");
+    for (uint16_t format : MM_FORMATS)
+        if (wanted(argc, argv, plec_format_find(format)->name)) print_tiles(format);
     return testing::Test::HasFailure() ? 1 : 0;
 }

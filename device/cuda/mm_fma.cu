@@ -31,7 +31,7 @@ template <int NT> struct plec_fma_shape {
         TOKENS = ROWS * PITCH, /* where they stand in a stage */
         STAGE = TOKENS + NT * PITCH,
         STAGES = 4,
-        OUT_PITCH = ROWS + 4,
+        OUT_PITCH = NT > 8 ? ROWS + 16 : ROWS + 4,
         RESIDENT = NT > 8 ? 3 : 4, /* blocks an SM should hold */
         BYTES = STAGES * STAGE
     };
