@@ -57,6 +57,9 @@ endif()
 
 # Where there is a toolkit: instructions a weight of mm_sync and mm_bulk, by the compiler's own output.
 if(PLEC_HAVE_CUDA)
+  add_test(NAME mm_wg_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_wgmma.sh --check)
+  set_tests_properties(mm_wg_budget PROPERTIES LABELS slow
+    ENVIRONMENT NVCC=${CMAKE_CUDA_COMPILER})
   add_test(NAME mm_sync_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_loop.sh --check)
   add_test(NAME mm_bulk_budget COMMAND sh ${CMAKE_SOURCE_DIR}/tools/count_loop.sh --check --bulk)
   set_tests_properties(mm_sync_budget mm_bulk_budget PROPERTIES LABELS slow
