@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 check=0
 kernel=mm_sync
-while [ "${1#--}" != "${1:-}" ]; do
+while [ $# -gt 0 ] && [ "${1#--}" != "$1" ]; do
     case $1 in
     --check) check=1 ;;
     --bulk) kernel=mm_bulk ;;
