@@ -60,9 +60,8 @@ struct plec_prefetch_options {
                                              demand, 32 MiB certain, 1 MiB likely and idle */
     uint32_t copies[PLEC_N_URGENCIES];      /* chunks being copied; 0: 4 demand, 2 certain, 1 */
     uint64_t chunk_bytes;                   /* of one COPY job; 0: PLEC_COPY_CHUNK_BYTES */
-    bool only_asked;    /* no read brings the rest of an extent along, nor is it asked for after */
-    double whole_ratio; /* before it is measured: reading an extent whole costs as much as this
-                           share of its experts one by one; 0: 0.5 */
+    double whole_ratio;   /* before it is measured: reading an extent whole costs as much as this
+                             share of its experts one by one; 0: 0.5 */
     uint64_t watchdog_ns; /* a demand may wait so long while nothing ends; 0: 5 s */
 };
 

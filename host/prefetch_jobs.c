@@ -94,7 +94,7 @@ double plec_prefetch_whole_ratio(const struct plec_prefetch *prefetch, uint32_t 
 
 static bool whole_pays(const struct plec_prefetch *prefetch, const struct plec_key *key,
                        double n_used) {
-    return key->n_entries > 1 && !prefetch->options.only_asked &&
+    return key->n_entries > 1 &&
            n_used / key->n_entries >= plec_prefetch_whole_ratio(prefetch, key->layer);
 }
 
@@ -118,7 +118,7 @@ static void request_rest(struct plec_prefetch *prefetch, uint32_t key_id, uint64
     uint32_t n = plec_count_bits(read);
     double share = plec_residency_use_share(prefetch->options.host, key->layer);
     uint32_t rest = key->n_entries - n;
-    if (rest == 0 || share < 0 || prefetch->options.only_asked) return;
+    if (rest == 0 || share < 0) return;
     double used_of_rest = (share * key->n_entries - n) / rest;
     if (used_of_rest < plec_prefetch_whole_ratio(prefetch, key->layer)) return;
     struct plec_request request = {

@@ -31,8 +31,7 @@ struct plec_streamer;
 
 enum plec_speculation {
     PLEC_SPECULATE_AUTO, /* each policy when it has shown that it pays, and as long as it does */
-    PLEC_SPECULATE_OFF,  /* nothing but what a dispatch asks for, and what a caller says is certain:
-                            no rest of an extent, no next layer of a batch */
+    PLEC_SPECULATE_OFF,  /* only what will be used for certain */
     PLEC_SPECULATE_ON    /* each policy from the start, until it loses */
 };
 

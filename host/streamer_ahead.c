@@ -26,8 +26,7 @@ static uint32_t layer_after(const struct plec_streamer *streamer, uint32_t layer
 void plec_streamer_look_ahead(struct plec_streamer *streamer, uint64_t now) {
     const struct plec_stream_dispatch *dispatch = &streamer->dispatch;
     uint32_t next = layer_after(streamer, dispatch->layer);
-    bool off = streamer->options.speculation == PLEC_SPECULATE_OFF;
-    if (next == UINT32_MAX || streamer->options.bypass || off) return;
+    if (next == UINT32_MAX || streamer->options.bypass) return;
     struct plec_guess ahead = {.step = step_of_next(streamer, next), .layer = next};
     uint32_t n_entries = streamer->layers[dispatch->layer].bank.n_entries;
     if (dispatch->n_experts >= WHOLE_LAYER * n_entries) {
@@ -37,6 +36,7 @@ void plec_streamer_look_ahead(struct plec_streamer *streamer, uint64_t now) {
         guess(streamer, &ahead, now);
         return;
     }
+    if (streamer->options.speculation == PLEC_SPECULATE_OFF) return;
     ahead.policy = PLEC_FROM_PREVIOUS;
     guess(streamer, &ahead, now);
     ahead.policy = PLEC_FROM_FREQUENCY;

@@ -360,8 +360,6 @@ static enum plec_status open_scheduler(struct plec_streamer *streamer, struct pl
                                                    .max_demands = streamer->max_keys,
                                                    .max_reads = PLEC_MAX_READS,
                                                    .copies = {4, 2, 1, 1},
-                                                   .only_asked = streamer->options.speculation ==
-                                                                 PLEC_SPECULATE_OFF,
                                                    .chunk_bytes = streamer->options.chunk_bytes,
                                                    .watchdog_ns = streamer->options.watchdog_ns};
     const struct plec_predict_options predict = {.keys = &streamer->keys,

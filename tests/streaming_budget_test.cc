@@ -57,33 +57,6 @@ TEST(StreamingBudget, ABudgetForEverythingReadsEachExpertOnce) {
     EXPECT_EQ(counted.runner->stats().pinned.n_frames, 24u); /* no more than there are extents */
 }
 
-/* Steps of a model in extents of 8: parts of its layers, then whole ones. */
-void use_much_of_layers(Engine &engine) {
-    for (uint32_t layer : {0u, 1u})
-        engine.must_run(layer, {0, 1, 2, 4, 5, 6, 7, 8, 9});
-    engine.must_run(2, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-}
-
-/* `--speculate off` read the rest of extents, and the layer after a batch, all the same. */
-TEST(StreamingBudget, WithoutSpeculationNothingIsReadButWhatIsAskedFor) {
-    StreamModelSpec spec;
-    spec.n_layers = 4;
-    StreamModel model(spec);
-    plec_stream_options stream = {};
-    stream.device_budget = UINT64_C(1) << 30;
-    stream.extent_width = 8;
-    stream.speculation = PLEC_SPECULATE_OFF;
-    Engine off(model.path(), spec.n_layers, stream);
-    use_much_of_layers(off);
-    EXPECT_EQ(off.stats().read_bytes, 30 * model.expert_bytes());
-    EXPECT_EQ(off.stats().host.loaded, 30u);
-    EXPECT_EQ(off.stats().n_reading, 0u);
-    stream.speculation = PLEC_SPECULATE_AUTO;
-    Engine by_itself(model.path(), spec.n_layers, stream);
-    use_much_of_layers(by_itself);
-    EXPECT_GT(by_itself.stats().host.loaded + by_itself.stats().n_reading, 30u);
-}
-
 uint64_t resident_bytes() {
     uint64_t pages = 0, resident = 0;
     std::ifstream("/proc/self/statm") >> pages >> resident;
@@ -181,7 +154,6 @@ TEST(StreamingBudget, CountsAreThoseOfTwoTiersDoneByHand) {
 TEST(StreamingBudget, WholeExtentsMoveTheBytesTheyHold) {
     StreamModel model;
     plec_stream_options stream = budget(frame_bytes(model, 4), 6, 6, 4);
-    stream.speculation = PLEC_SPECULATE_AUTO;
     StreamRunner runner(model.path(), stream);
     std::mt19937 random(1);
     std::vector<int32_t> all(12);
@@ -202,7 +174,6 @@ TEST(StreamingBudget, WholeExtentsMoveTheBytesTheyHold) {
 TEST(StreamingBudget, ABatchBringsTheNextLayerBeforeItIsAskedFor) {
     StreamModel model;
     plec_stream_options stream = budget(frame_bytes(model, 4), 6, 6, 4);
-    stream.speculation = PLEC_SPECULATE_AUTO;
     StreamRunner runner(model.path(), stream);
     std::mt19937 random(1);
     std::vector<int32_t> all(12);
@@ -376,6 +347,7 @@ TEST_P(StreamedSource, ABudgetForAllReadsEachExpertOnce) {
     EXPECT_EQ(streamed.engine->stats().read_bytes, streamed.engine->stats().weight_bytes);
 }
 
+/* A layer of one expert is a batch of the whole layer: the next one is brought ahead of its use. */
 TEST(StreamingBudget, BothLayersOfATezwFileAreReadOnce) {
     Streamed streamed({"tezw", data_path("tezw/tiny/model.tezw"), 2}, Budget::ALL);
     for (int i = 0; i < 3; i++)

@@ -2,8 +2,8 @@
  * computing goes on at once when the future is known, in real time on a disk, a link and a compute
  * stream of set speed; and what the engine costs the host, an extent.
  *
- * Usage: bench_stream CONTAINER [ROUNDS [overlap|host]]     (all routed layers; experts are
- * compared with the file's bytes where that is not timed, and other bytes are no result)
+ * Usage: bench_stream CONTAINER [ROUNDS [overlap|host]]     (all routed layers; experts are compared
+ * with the file's bytes where that is not timed, and other bytes are no result)
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -214,6 +214,7 @@ static bool time_pass(double *took_s, double *extent_s, const struct bench *b,
     uint64_t rate = (uint64_t)((double)all->weight_bytes / at->read_s);
     struct plec_stream_options options = {.device_budget = all->n_keys / 4 * all->frame_bytes,
                                           .extent_width = 4,
+                                          .speculation = PLEC_SPECULATE_OFF,
                                           .disk_bytes_per_s = rate,
                                           .simulation = &simulation};
     struct machine machine = {.compute_ns = (uint64_t)(at->compute_s * 1e9 / b->n_experts)};
