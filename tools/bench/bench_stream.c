@@ -2,8 +2,8 @@
  * computing goes on at once when the future is known, in real time on a disk, a link and a compute
  * stream of set speed; and what the engine costs the host, an extent.
  *
- * Usage: bench_stream CONTAINER [ROUNDS [overlap|host]]     (all routed layers; experts are compared
- * with the file's bytes where that is not timed, and other bytes are no result)
+ * Usage: bench_stream CONTAINER [ROUNDS [overlap|host]]     (all routed layers; experts are
+ * compared with the file's bytes where that is not timed, and other bytes are no result)
  */
 #include <dirent.h>
 #include <stdio.h>
