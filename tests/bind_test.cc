@@ -416,7 +416,7 @@ TEST(Bind, SlotsThatAreHolesAreRefusedBeforeRoomIsMadeForThem) {
     plec_store_u32(&bytes[48 + 8], 4294967295u);
     bytes.resize(slot_of(bytes, 0, 0));
     std::string root = dir.write();
-    ASSERT_EQ(truncate((root + "/routed/layer_000.lyrw").c_str(), off_t(1) << 40), 0);
+    ASSERT_EQ(truncate((root + "/routed/layer_000.lyrw").c_str(), off_t(1) << 38), 0);
     Bound holes(root);
     EXPECT_EQ(holes.name, "LengthNotShape") << holes.message;
 }
