@@ -438,6 +438,36 @@ TEST(RunCommand, NeverWritesOverWhatItReadsOrWrites) {
     EXPECT_FALSE(std::filesystem::exists(dir.path("t")));
 }
 
+/* They were replaced, and the model was gone. */
+TEST(RunCommand, NeverWritesOverAFileOfTheContainer) {
+    const std::string models[] = {data_path("run/run01_sigmoid_two_segments"),
+                                  data_path("gguf/17_split")};
+    for (const std::string &model : models) {
+        TempDir dir;
+        std::filesystem::copy(model, dir.path("model"), std::filesystem::copy_options::recursive);
+        std::string folder = dir.path("model"), shard = folder + "/model-00001-of-00003.gguf";
+        bool split = std::filesystem::exists(shard);
+        size_t n = 0;
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
+            std::string file = entry.path(), extension = entry.path().extension();
+            bool of_model = split
+                                ? extension == ".gguf"
+                                : extension == ".lyrw" || entry.path().filename() == "index.json" ||
+                                      entry.path().filename() == "moe_manifest.json";
+            if (!of_model) continue;
+            std::vector<uint8_t> before = read_file(file);
+            for (const char *option : {"--output", "--trace", "--plot"}) {
+                ToolResult result = run_tool({"run", split ? shard : folder, "--layer",
+                                              split ? "0" : "3", "--random", "1", option, file});
+                EXPECT_EQ(result.exit_status, 2) << file << result.err;
+                EXPECT_EQ(read_file(file), before) << file;
+            }
+            n++;
+        }
+        EXPECT_GE(n, 3u) << model;
+    }
+}
+
 TEST(RunCommand, KnowsBeforeTheWorkThatItCannotWrite) {
     TempDir dir;
     std::string trace = dir.path("t.json");

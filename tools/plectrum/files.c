@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "host/vindex.h"
 #include "lyrw/atomic_file.h"
 
 /* Where a file that is not there yet would stand: its folder without links and dots, and its name.
@@ -31,6 +32,57 @@ static bool same_file(const char *a, const char *b) {
            (place_of(place_a, a) && place_of(place_b, b) && strcmp(place_a, place_b) == 0);
 }
 
+static bool is_named(const char *path, const char *folder, const char *name) {
+    char place[2 * PATH_MAX];
+    int n = snprintf(place, sizeof place, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < sizeof place && same_file(path, place);
+}
+
+static bool is_file_of_folder(const char *path, const char *folder) {
+    struct plec_vindex vindex;
+    struct plec_error err;
+    if (plec_vindex_open(&vindex, folder, NULL, NULL, &err) != PLEC_OK) return false;
+    bool found =
+        is_named(path, folder, "index.json") || is_named(path, folder, vindex.index.moe_manifest);
+    for (size_t i = 0; i < vindex.store.n_files && !found; i++)
+        found = same_file(path, vindex.store.files[i].path);
+    plec_vindex_close(&vindex);
+    return found;
+}
+
+/* A file, or a set of which it is one. */
+static bool is_file_of_model(const char *path, const char *model) {
+    struct plec_container *container;
+    struct plec_error err;
+    bool found = false;
+    if (plec_container_open(&container, model, NULL, &err) != PLEC_OK) return false;
+    for (uint32_t i = 0; i < plec_container_n_files(container) && !found; i++)
+        found = same_file(path, plec_container_file_path(container, i));
+    plec_container_close(container);
+    return found;
+}
+
+/* Opens the container, but only where something would be replaced. One that cannot be opened is the
+ * command's to tell of. */
+static bool is_in_container(const struct plec_cli_file *file, const char *container) {
+    struct stat there, of;
+    if (file->path == NULL || file->use == PLEC_FILE_READ || stat(file->path, &there) != 0 ||
+        !S_ISREG(there.st_mode))
+        return false;
+    bool folder = stat(container, &of) == 0 && S_ISDIR(of.st_mode);
+    return folder ? is_file_of_folder(file->path, container)
+                  : is_file_of_model(file->path, container);
+}
+
+static int check_container(const struct plec_cli_command *command,
+                           const struct plec_cli_file *files, size_t n, const char *container) {
+    for (size_t i = 0; i < n; i++)
+        if (is_in_container(&files[i], container))
+            return plec_cli_usage(command, "%s would replace a file of PATH %s: %s",
+                                  files[i].option, container, files[i].path);
+    return PLEC_CLI_GO_ON;
+}
+
 int plec_cli_check_files(const struct plec_cli_command *command, const struct plec_cli_file *files,
                          size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -43,6 +95,9 @@ int plec_cli_check_files(const struct plec_cli_command *command, const struct pl
                 return plec_cli_usage(command, "%s and %s are one file: %s", a->option, b->option,
                                       b->path);
         }
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(files[i].option, "PATH") == 0)
+            return check_container(command, files, n, files[i].path);
     return PLEC_CLI_GO_ON;
 }
 

@@ -11,13 +11,14 @@ enum plec_file_use {
     PLEC_FILE_WRITTEN   /* likewise, but a device or pipe that stands there is written to */
 };
 struct plec_cli_file {
-    const char *option; /* "--csv", or "PATH" */
+    const char *option; /* "--csv", or "PATH": a container, whose files are not written to either */
     const char *path;   /* NULL: not given */
     enum plec_file_use use;
 };
 
-/* Refuses a file that is written under two names of the command line, or read and written.
- * PLEC_CLI_GO_ON, or the exit status after a message. */
+/* Refuses a file that is written under two names of the command line, or read and written: of PATH
+ * also its manifests, its segments, the other shards of its set. PLEC_CLI_GO_ON, or the exit status
+ * after a message. */
 int plec_cli_check_files(const struct plec_cli_command *command, const struct plec_cli_file *files,
                          size_t n);
 /* PLEC_IO "CannotCreate" for the first written one that could not be created. */
