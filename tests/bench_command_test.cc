@@ -328,6 +328,7 @@ TEST(BenchCommand, RefusesByName) {
         {{"--slots", "0"}, 2, "--slots wants at least one expert"},
         {{"--slots", "2", "--routing", "router"}, 2, "--slots goes with --routing random"},
         {{"--slots", "13"}, 3, "layer 0 has 12 experts, --slots wants 13"},
+        {{"--slots", "4294967295"}, 3, "--slots wants 4294967295"}, /* room was made for them */
         {{"--device-budget", "1MiB", "--pinned-budget", "0"}, 2, "--pinned-budget wants at least"},
         {{"--limit-gbs", "0"}, 2, "--limit-gbs wants a number above 0"},
         {{"--extent", "2"}, 2, "options of streaming go with --device-budget"},
@@ -380,6 +381,19 @@ TEST(BenchCommand, NeverWritesOneFileTwice) {
     EXPECT_EQ(over.exit_status, 2);
     EXPECT_NE(over.err.find("--routing and --csv are one file"), std::string::npos) << over.err;
     EXPECT_EQ(read_text(a), before);
+}
+
+TEST(BenchCommand, NeverWritesOverAFileOfTheContainer) {
+    StreamModel model;
+    std::string index = model.path() + "/index.json", before = read_text(index);
+    for (const char *option : {"--csv", "--record", "--trace", "--plot"}) {
+        ToolResult result = bench(model.path(), {option, index});
+        EXPECT_EQ(result.exit_status, 2) << result.err;
+        EXPECT_NE(result.err.find(std::string(option) + " would replace a file of PATH"),
+                  std::string::npos)
+            << result.err;
+        EXPECT_EQ(read_text(index), before);
+    }
 }
 
 /* A limit that no double holds in bytes a second left a key out of the object. */

@@ -24,6 +24,20 @@ static double now_s(void) {
 
 /* --- layers ---------------------------------------------------------------------------------- */
 
+/* Before anything is made room for. */
+static enum plec_status choose_layer(struct plec_bench_work *work,
+                                     const struct plec_layer_info *info, struct plec_error *err) {
+    const struct plec_bench_options *o = work->options;
+    work->numbers[work->n_layers++] = info->layer;
+    if (!o->slots_given || info->dense) return PLEC_OK;
+    if (o->n_slots > info->n_experts)
+        return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
+                         "%s: layer %u has %u experts, --slots wants %u a token", o->path,
+                         info->layer, info->n_experts, o->n_slots);
+    if (o->n_slots > work->max_slots) work->max_slots = o->n_slots;
+    return PLEC_OK;
+}
+
 /* All layers with experts to choose from, or the one that was asked for. */
 static enum plec_status choose_layers(struct plec_bench_work *work, struct plec_error *err) {
     const struct plec_bench_options *o = work->options;
@@ -31,13 +45,14 @@ static enum plec_status choose_layers(struct plec_bench_work *work, struct plec_
     work->numbers = calloc(n > 0 ? n : 1, sizeof *work->numbers);
     if (work->numbers == NULL)
         return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%zu layers", n);
-    for (size_t i = 0; i < n; i++) {
+    enum plec_status status = PLEC_OK;
+    for (size_t i = 0; i < n && status == PLEC_OK; i++) {
         struct plec_layer_info info;
         plec_container_layer_info(&info, work->container, i);
         if (o->layer_given ? info.layer == o->layer : !info.dense && info.n_experts > 1)
-            work->numbers[work->n_layers++] = info.layer;
+            status = choose_layer(work, &info, err);
     }
-    if (work->n_layers > 0) return PLEC_OK;
+    if (work->n_layers > 0) return status;
     if (o->layer_given)
         return plec_fail(err, PLEC_MISSING, "NoSuchLayer", "%s: layer %u is none of its %zu layers",
                          o->path, o->layer, n);
@@ -60,10 +75,6 @@ static enum plec_status describe_layer(struct plec_bench_layer *out, struct plec
     const struct plec_bound_layer *bound = plec_runner_layer(work->runner, number);
     const struct plec_bank *bank = &bound->layer.routed;
     uint32_t n = bank->n_entries;
-    if (work->options->slots_given && !bound->dense && work->options->n_slots > n)
-        return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
-                         "%s: layer %u has %u experts, --slots wants %u a token",
-                         work->options->path, number, n, work->options->n_slots);
     *out = (struct plec_bench_layer){.number = number,
                                      .bound = bound,
                                      .n_experts = n,
@@ -242,7 +253,7 @@ enum plec_status plec_bench_work_open(struct plec_bench_work *out,
     out->tracer = tracer;
     out->random = options->seed;
     out->max_tokens = 1;
-    out->max_slots = options->n_slots > PLEC_BENCH_SLOTS ? options->n_slots : PLEC_BENCH_SLOTS;
+    out->max_slots = PLEC_BENCH_SLOTS;
     for (uint32_t i = 0; i < options->n_decode; i++)
         if (options->decode[i] > out->max_tokens) out->max_tokens = options->decode[i];
     for (uint32_t i = 0; i < options->n_prefill; i++)

@@ -201,8 +201,8 @@ static enum plec_status set_slots(struct plec_budget_layer *layer, const struct 
     enum { SLOTS = 8 };
     if (o->n_slots > layer->n_experts)
         return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
-                         "%s: layer %u has %u experts, --slots wants %u a token", o->path,
-                         bound->number, layer->n_experts, o->n_slots);
+                         "layer %u has %u experts, --slots wants %u a token", bound->number,
+                         layer->n_experts, o->n_slots);
     if (o->n_slots != 0)
         layer->top_k = o->n_slots;
     else if (bound->layer.layer.router.top_k == 0)
