@@ -2,14 +2,11 @@
 #ifndef PLEC_ON_GPU
 #include "tests/emu/emulator.h"
 #endif
-#include "tests/support/mm_cases.h"
+#include "tests/support/mm_claims.h"
 
 namespace {
 
 using namespace plec_test;
-
-const enum plec_fusion FUSIONS[] = {PLEC_NOT_FUSED, PLEC_FUSED_GATE_FIRST, PLEC_FUSED_UP_FIRST,
-                                    PLEC_FUSED_INTERLEAVED};
 
 /* A device that runs no rung above. */
 class RungDevice : public CudaDevice {
@@ -89,41 +86,21 @@ class CudaMmBulkFormats : public testing::TestWithParam<size_t> {};
 /* Tiles that are full and not, channels that fill a block and not. */
 TEST_P(CudaMmBulkFormats, EqualsMmSyncInEveryLayout) {
     NEEDS_BULK();
-    size_t f = GetParam();
-    int format = MM_FORMATS[f];
-    for (size_t layout = 0; layout < 4; layout++) {
-        size_t turn = f + layout * 7;
-        BankSpec spec =
-            mm_spec(format, format, format, turn % 3 == 0 ? 96 : 32, turn % 2 ? 40 : 96);
-        spec.fusion = FUSIONS[layout];
-        set_maths(&spec, static_cast<int>((f + 2 * layout) % PLEC_N_ACTIVATIONS));
-        spec.bias = turn % 2 ? PLEC_FORMAT_F32 : -1;
-        spec.scales = turn % 3 == 1;
-        spec.n_entries = 3;
-        Bank bank(spec);
-        Step step = make_step(bank.get(), layout == 1 ? 11 : 3, 2, static_cast<uint32_t>(turn));
-        step.weight_on_input = turn % 4 == 3;
-        SCOPED_TRACE("layout " + std::to_string(layout));
-        expect_same(spec, step);
-    }
+    const uint32_t n_tokens[] = {3, 11, 3, 3};
+    for_each_layout(GetParam(), 3, 2, n_tokens,
+                    [](const BankSpec &spec, const Step &step) { expect_same(spec, step); });
 }
 
 /* More steps than stages, and a last step that is not whole. */
 TEST_P(CudaMmBulkFormats, EqualsMmSyncOverLongRows) {
     NEEDS_BULK();
-    int format = MM_FORMATS[GetParam()];
-    BankSpec spec = mm_spec(format, format, format, 32, 32);
-    spec.input_dim = whole_blocks(format, 3104);
-    spec.output_dim = 72, spec.intermediate_dim = 24;
-    spec.down_cols = whole_blocks(format, 24);
+    BankSpec spec = long_rows(MM_FORMATS[GetParam()], 3104, 72);
     spec.n_entries = 2;
     expect_same(spec, 3, 1);
 }
 
-std::string mm_name(const testing::TestParamInfo<size_t> &test) {
-    return plec_format_find(MM_FORMATS[test.param])->name;
-}
-INSTANTIATE_TEST_SUITE_P(, CudaMmBulkFormats, testing::Range<size_t>(0, N_MM_FORMATS), mm_name);
+INSTANTIATE_TEST_SUITE_P(, CudaMmBulkFormats, testing::Range<size_t>(0, N_MM_FORMATS),
+                         mm_format_name);
 
 /* The emulated device has 4 processors that hold 4 blocks each: a block takes several tiles, the
  * next one's weights under way while it finishes one. */
@@ -162,10 +139,10 @@ TEST(CudaMmBulk, EqualsMmSyncInEverySplit) {
 
 TEST(CudaMmBulk, LetsGateUpAndDownDifferInFormat) {
     NEEDS_BULK();
-    expect_same(mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q6_K, PLEC_FORMAT_Q8_0, 256, 96), 3, 2);
-    expect_same(mm_spec(PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4, PLEC_FORMAT_BF16, 96, 96), 10, 2);
-    expect_same(mm_spec(PLEC_FORMAT_F32, PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP8, 96, 64), 3, 2);
-    expect_same(mm_spec(PLEC_FORMAT_GGUF_Q5_0, PLEC_FORMAT_BF16, PLEC_FORMAT_F32, 64, 96), 3, 2);
+    const uint32_t h[] = {256, 96, 96, 64}, n[] = {96, 96, 64, 96}, n_tokens[] = {3, 10, 3, 3};
+    for (size_t i = 0; i < std::size(MM_MIXES); i++)
+        expect_same(mm_spec(MM_MIXES[i][0], MM_MIXES[i][1], MM_MIXES[i][2], h[i], n[i]),
+                    n_tokens[i], 2);
 }
 
 TEST(CudaMmBulk, WorksWithoutAGate) {
@@ -182,16 +159,8 @@ TEST(CudaMmBulk, MakesInPartsWhatItMakesAtOnce) {
     spec.n_entries = 5;
     RungDevice cuda(PLEC_CUDA_MM_BULK);
     Bank bank(spec);
-    PackedBank uploaded(&cuda, bank.get());
-    Step step = make_step(bank.get(), 13, 2, 7);
-    std::vector<float> at_once = CudaLaunch(&cuda, uploaded.get(), step).run();
-    CudaLaunch parts(&cuda, uploaded.get(), step);
-    parts.phase(PLEC_EXPERTS_BEGIN);
-    parts.phase(PLEC_EXPERTS_PART, {3, 0});
-    parts.phase(PLEC_EXPERTS_PART, {4, 1, 2});
-    parts.phase(PLEC_EXPERTS_FINISH);
-    std::vector<float> got = parts.y();
-    EXPECT_EQ(memcmp(got.data(), at_once.data(), got.size() * sizeof got[0]), 0);
+    expect_parts_to_equal_all(&cuda, bank.get(), make_step(bank.get(), 13, 2, 7),
+                              {{3, 0}, {4, 1, 2}});
 }
 
 /* A second launch's kernels may start while the first one's end: both use one workspace. */

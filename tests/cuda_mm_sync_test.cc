@@ -2,16 +2,13 @@
 #ifndef PLEC_ON_GPU
 #include "tests/emu/emulator.h"
 #endif
-#include "tests/support/mm_cases.h"
+#include "tests/support/mm_claims.h"
 
 namespace {
 
 using namespace plec_test;
 
 const int32_t MOST_RUNG = mm_most_rung() = PLEC_CUDA_MM_SYNC;
-
-const enum plec_fusion FUSIONS[] = {PLEC_NOT_FUSED, PLEC_FUSED_GATE_FIRST, PLEC_FUSED_UP_FIRST,
-                                    PLEC_FUSED_INTERLEAVED};
 
 TEST(CudaMmSync, IsWhatEveryFormatItNamesRunsOn) {
     MmDevice cuda;
@@ -21,37 +18,16 @@ TEST(CudaMmSync, IsWhatEveryFormatItNamesRunsOn) {
             << plec_format_find(format)->name;
 }
 
-/* Every format with every layout, every activation with every layout; sizes that are no multiple of
- * a tile, biases, scales, weights on the input and accumulation in turn. */
 class CudaMmSyncFormats : public testing::TestWithParam<size_t> {};
 
 TEST_P(CudaMmSyncFormats, EqualsTheReferenceInEveryLayout) {
-    size_t f = GetParam();
-    int format = MM_FORMATS[f];
-    for (size_t layout = 0; layout < 4; layout++) {
-        size_t turn = f + layout * 7;
-        BankSpec spec =
-            mm_spec(format, format, format, turn % 3 == 0 ? 96 : 32, turn % 2 ? 40 : 96);
-        spec.fusion = FUSIONS[layout];
-        set_maths(&spec, static_cast<int>((f + 2 * layout) % PLEC_N_ACTIVATIONS));
-        spec.bias = turn % 2 ? PLEC_FORMAT_F32 : turn % 5 == 0 ? PLEC_FORMAT_BF16 : -1;
-        spec.scales = turn % 3 == 1;
-        spec.n_entries = 3;
-        Bank bank(spec);
-        Step step = make_step(bank.get(), layout == 1 ? 11 : 3, 2, static_cast<uint32_t>(turn));
-        step.weight_on_input = turn % 4 == 3;
-        if (turn % 4 == 2) step.y = Random(5).normals(size_t(step.n_tokens) * spec.output_dim);
-        SCOPED_TRACE("layout " + std::to_string(layout));
-        expect_case(spec, step);
-    }
+    const uint32_t n_tokens[] = {3, 11, 3, 3};
+    for_each_layout(GetParam(), 3, 2, n_tokens,
+                    [](const BankSpec &spec, const Step &step) { expect_case(spec, step); });
 }
 
 TEST_P(CudaMmSyncFormats, TakesLongRowsInSteps) {
-    int format = MM_FORMATS[GetParam()];
-    BankSpec spec = mm_spec(format, format, format, 32, 32);
-    spec.input_dim = whole_blocks(format, 1184);
-    spec.output_dim = 72, spec.intermediate_dim = 24;
-    spec.down_cols = whole_blocks(format, 24);
+    BankSpec spec = long_rows(MM_FORMATS[GetParam()], 1184, 72);
     spec.n_entries = 2;
     expect_case(spec, 3, 1);
 }
@@ -65,10 +41,8 @@ TEST_P(CudaMmSyncFormats, TakesManyRowsInWideTiles) {
     expect_case(spec, 70, 1);
 }
 
-std::string mm_name(const testing::TestParamInfo<size_t> &test) {
-    return plec_format_find(MM_FORMATS[test.param])->name;
-}
-INSTANTIATE_TEST_SUITE_P(, CudaMmSyncFormats, testing::Range<size_t>(0, N_MM_FORMATS), mm_name);
+INSTANTIATE_TEST_SUITE_P(, CudaMmSyncFormats, testing::Range<size_t>(0, N_MM_FORMATS),
+                         mm_format_name);
 
 /* None, one, a tile less one, a tile, more; narrow and wide tiles beside each other. */
 TEST(CudaMmSync, TakesAnyNumberOfRowsOfAnExpert) {
@@ -124,10 +98,10 @@ TEST(CudaMmSync, SplitsTheColumnsOfANarrowDown) {
 }
 
 TEST(CudaMmSync, LetsGateUpAndDownDifferInFormat) {
-    expect_case(mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q6_K, PLEC_FORMAT_Q8_0, 256, 96), 3, 2);
-    expect_case(mm_spec(PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4, PLEC_FORMAT_BF16, 96, 96), 10, 2);
-    expect_case(mm_spec(PLEC_FORMAT_F32, PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP8, 96, 64), 3, 2);
-    expect_case(mm_spec(PLEC_FORMAT_GGUF_Q5_0, PLEC_FORMAT_BF16, PLEC_FORMAT_F32, 64, 96), 3, 2);
+    const uint32_t h[] = {256, 96, 96, 64}, n[] = {96, 96, 64, 96}, n_tokens[] = {3, 10, 3, 3};
+    for (size_t i = 0; i < std::size(MM_MIXES); i++)
+        expect_case(mm_spec(MM_MIXES[i][0], MM_MIXES[i][1], MM_MIXES[i][2], h[i], n[i]),
+                    n_tokens[i], 2);
 }
 
 TEST(CudaMmSync, WorksWithoutAGate) {
@@ -167,47 +141,18 @@ TEST(CudaMmSync, KeepsATokenOfNanToItself) {
     BankSpec spec = mm_spec(PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q4_K, PLEC_FORMAT_Q8_0, 256, 64);
     spec.n_entries = 2;
     MmDevice cuda;
-    Bank bank(spec);
-    PackedBank uploaded(&cuda, bank.get());
-    Step step = make_step(bank.get(), 4, 2, 7);
-    std::vector<float> clean = run_with_canary(&cuda, uploaded.get(), step);
-    std::fill(step.x.begin() + 256, step.x.begin() + 512, NAN);
-    std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
-    for (size_t i = 0; i < got.size(); i++)
-        if (i / 256 == 1)
-            EXPECT_TRUE(std::isnan(got[i])) << i;
-        else
-            EXPECT_EQ(got[i], clean[i]) << i;
+    expect_nan_to_stay(&cuda, spec, make_step(Bank(spec).get(), 4, 2, 7), 1);
 }
 
-/* A scale byte of 255 is NaN: it spoils its own row, whatever the tokens hold. */
 TEST(CudaMmSync, MakesNanOfTheRowOfANanScale) {
-    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_MXFP4, 64, 64);
-    spec.n_entries = 1;
     MmDevice cuda;
-    Bank bank(spec);
-    const_cast<uint8_t *>(bank.get()->entries[0].scales[PLEC_DOWN])[2 * 10 + 1] = 255;
-    UploadedBank uploaded(&cuda, bank.get());
-    std::vector<float> got = run_with_canary(&cuda, uploaded.get(), make_step(bank.get(), 2, 1, 7));
-    for (size_t i = 0; i < got.size(); i++)
-        EXPECT_EQ(std::isnan(got[i]), i % 64 == 10) << i;
+    expect_nan_of_a_nan_scale(&cuda, 2);
 }
 
-/* Tokens from 2^-40 to 2^30 in one launch: what is staged has the range of bf16. */
 TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {
-    for (uint16_t format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4}) {
-        BankSpec spec = mm_spec(format, format, format, 64, 64);
-        spec.n_entries = 1;
-        set_maths(&spec, PLEC_RELU);
-        Bank bank(spec);
-        Step step = make_step(bank.get(), 3, 1, 7);
-        for (size_t i = 0; i < step.x.size(); i++)
-            step.x[i] = std::ldexp(step.x[i], i < 64 ? -15 : i < 128 ? 0 : 15);
-        MmDevice cuda;
-        PackedBank uploaded(&cuda, bank.get());
-        std::vector<float> got = run_with_canary(&cuda, uploaded.get(), step);
-        expect_elements(got, reference_step(bank.get(), step, PLEC_REFERENCE_BF16), 64);
-    }
+    MmDevice cuda;
+    for (int format : {PLEC_FORMAT_Q4_0, PLEC_FORMAT_MXFP4, PLEC_FORMAT_NVFP4})
+        expect_range_to_be_kept(&cuda, format, 3);
 }
 
 TEST(CudaMmSync, MakesInPartsWhatItMakesAtOnce) {
@@ -215,16 +160,8 @@ TEST(CudaMmSync, MakesInPartsWhatItMakesAtOnce) {
     spec.n_entries = 5;
     MmDevice cuda;
     Bank bank(spec);
-    PackedBank uploaded(&cuda, bank.get());
-    Step step = make_step(bank.get(), 13, 2, 7);
-    std::vector<float> at_once = CudaLaunch(&cuda, uploaded.get(), step).run();
-    CudaLaunch parts(&cuda, uploaded.get(), step);
-    parts.phase(PLEC_EXPERTS_BEGIN);
-    parts.phase(PLEC_EXPERTS_PART, {3, 0});
-    parts.phase(PLEC_EXPERTS_PART, {4, 1, 2});
-    parts.phase(PLEC_EXPERTS_FINISH);
-    std::vector<float> got = parts.y();
-    EXPECT_EQ(memcmp(got.data(), at_once.data(), got.size() * sizeof got[0]), 0);
+    expect_parts_to_equal_all(&cuda, bank.get(), make_step(bank.get(), 13, 2, 7),
+                              {{3, 0}, {4, 1, 2}});
 }
 
 } // namespace
