@@ -5,8 +5,7 @@
 # --check: fails where mxfp4 takes more than 3.2 or q4_0 more than 2.4 instructions a weight.
 # Columns: kernel, code, instructions in the loop, weights of a lane in it, instructions a weight, and
 # of these integer (logic, shifts, permutes, adds), float, matrix, shared memory, the rest.
-# A loop is the code from a label to the last branch back to it; the main loop is the shortest that
-# holds an MMA. Code that a forward branch can skip counts.
+# The main loop is the one with an MMA (main_loop.awk).
 set -eu
 cd "$(dirname "$0")/.."
 check=0
@@ -36,60 +35,19 @@ function kind(op) {
     if (op ~ /^(fma|mul\.|add\.|sub\.|neg\.|cvt|FFMA|FMUL|FADD|HADD|HFMA|HMUL|F2F|I2F|FSEL)/) return "float"
     return "other"
 }
-function finish(    i, a, b, best, op, k, n, total, weights) {
-    if (name == "") return
-    best = 0
-    for (i = 1; i <= n_lines; i++)
-        if (back[i]) {
-            a = back[i]
-            n = 0
-            for (b = a; b <= i; b++) if (ops[b] ~ /^(mma|HMMA)/) n++
-            if (n > 0 && (!best || i - a < best_size)) { best = i; best_size = i - a; first = a }
-        }
-    if (!best) return
-    split("", count)
-    total = 0
-    for (b = first; b <= best; b++) if (ops[b] != "") { count[kind(ops[b])]++; total++ }
-    weights = 8 * count["matrix"] / (name ~ /_f16/ ? 2 : 1)
+function main(op) { return op ~ /^(mma|HMMA)/ }
+function kernel(symbol) {
+    if (symbol !~ /7(mm_sync|mm_bulk)I.*Li8E/) return ""
+    sub(/.*plec_fragment_/, "", symbol)
+    sub(/Li8E.*/, "", symbol)
+    return symbol
+}
+function report(    weights) {
+    weights = 8 * count["matrix"] / (name ~ /^f16/ ? 2 : 1)
     printf "%-12s %-5s %5d %4d  %5.2f  %5.2f %5.2f %5.2f %5.2f %5.2f\n", name, code, total, weights,
         total / weights, count["integer"] / weights, count["float"] / weights,
         count["matrix"] / weights, count["shared"] / weights, count["other"] / weights
 }
-function begin(symbol) {
-    finish()
-    name = ""
-    n_lines = 0
-    split("", ops); split("", back); split("", label)
-    if (symbol !~ /7(mm_sync|mm_bulk)I.*Li8E/) return
-    name = symbol
-    sub(/.*plec_fragment_/, "", name)
-    sub(/Li8E.*/, "", name)
-}
-/^\.text\./ && code == "SASS" { begin($0); next }
-/\.entry / && code == "PTX" { begin($0); next }
-name == "" { next }
-{
-    line = $0
-    gsub(/\/\*[^*]*\*\//, "", line)
-    sub(/^[ \t{]+/, "", line)
-    if (line ~ /^(\$L|\.L_x?)[^ :]*:/) {
-        n_lines++
-        sub(/:.*/, "", line)
-        label[line] = n_lines
-        next
-    }
-    target = ""
-    if (match(line, /(\$L[A-Za-z0-9_]+|\.L_x?[A-Za-z0-9_]+)/)) target = substr(line, RSTART, RLENGTH)
-    sub(/^@!?[%A-Z0-9a-z]+[ \t]+/, "", line)
-    if (line !~ /^[A-Za-z]/) next
-    op = line
-    sub(/[ \t;].*/, "", op)
-    if (code == "SASS" && op == "NOP") next
-    n_lines++
-    ops[n_lines] = op
-    if (op ~ /^(bra|BRA)/ && target in label) back[n_lines] = label[target]
-}
-END { finish() }
 AWK
 
 count() {
@@ -97,12 +55,12 @@ count() {
     for source in $sources; do
         flags="-O3 -std=c++17 -gencode arch=compute_$arch,code=sm_$arch -I."
         "$nvcc" -O3 -std=c++17 -arch="compute_$arch" -I. -ptx "$source" -o "$work/k.ptx"
-        awk -v code=PTX -f "$work/count.awk" "$work/k.ptx"
+        awk -v code=PTX -f tools/main_loop.awk -f "$work/count.awk" "$work/k.ptx"
         [ -n "$disassembler" ] || continue
         # shellcheck disable=SC2086
         "$nvcc" $flags -cubin "$source" -o "$work/k.cubin"
         "$disassembler" -c "$work/k.cubin" 2>/dev/null >"$work/k.sass"
-        awk -v code=SASS -f "$work/count.awk" "$work/k.sass"
+        awk -v code=SASS -f tools/main_loop.awk -f "$work/count.awk" "$work/k.sass"
     done
 }
 count | tee "$work/table"
