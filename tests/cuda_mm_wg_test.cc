@@ -63,6 +63,17 @@ TEST_F(CudaMmWg, TakesAnyNumberOfRowsOfAnExpert) {
     }
 }
 
+/* bf16 has products of every multiple of 8 columns: last tiles of each of them, and of a row more.
+ */
+TEST_F(CudaMmWg, HasAProductOfEveryWidthInBf16) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, 96, 40);
+    spec.n_entries = 1;
+    spec.output_dim = 64;
+    Bank bank(spec);
+    for (uint32_t n_tokens = 128; n_tokens <= 256; n_tokens += n_tokens % 8 ? 7 : 1)
+        expect_case(spec, n_tokens, 1);
+}
+
 /* The emulated device has 4 processors, so 32 blocks are launched: each takes several tiles, of
  * experts of two tiles and more. */
 TEST_F(CudaMmWg, WorksThroughMoreTilesThanBlocks) {
@@ -72,6 +83,31 @@ TEST_F(CudaMmWg, WorksThroughMoreTilesThanBlocks) {
     expect_case(spec, step_with_rows(bank.get(), {65, 66, 67, 130, 65, 65, 80, 65}));
 }
 
+/* Blocks of 256 rows, one a processor; more steps than stages, and fewer. */
+TEST_F(CudaMmWg, CopiesBf16IntoTheNextTileWhileItFinishesOne) {
+    for (uint32_t n_columns : {64u, 224u, 608u}) {
+        BankSpec spec =
+            mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, n_columns, 416);
+        spec.n_entries = 3;
+        Bank bank(spec);
+        expect_case(spec, step_with_rows(bank.get(), {65, 200, 136}));
+    }
+}
+
+/* Bulk copies want rows in groups of eight; others go to mm_sync. */
+TEST_F(CudaMmWg, LeavesOddRowsOfBf16ToMmSync) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, 96, 40);
+    spec.output_dim = 44;
+    spec.n_entries = 1;
+    CudaDevice cuda;
+    Bank bank(spec);
+    char name[PLEC_KERNEL_NAME_MAX];
+    EXPECT_NE(strstr(plec_device_operand_kernel(cuda.device, bank.get(), PLEC_UP, name), "L mm_wg"),
+              nullptr);
+    EXPECT_STREQ(plec_device_operand_kernel(cuda.device, bank.get(), PLEC_DOWN, name), "mm_sync");
+    expect_case(spec, 70, 1);
+}
+
 #ifndef PLEC_ON_GPU
 /* Odd seeds complete copies as late as they may be. */
 TEST_F(CudaMmWg, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
@@ -79,10 +115,9 @@ TEST_F(CudaMmWg, HoldsInAnyOrderOfThreadsBlocksAndCopies) {
         enum plec_emu_schedule schedule;
         uint64_t seed;
         int format;
-    } orders[] = {{PLEC_EMU_LIFO, 1, PLEC_FORMAT_Q4_K},
-                  {PLEC_EMU_PCT, 3, PLEC_FORMAT_Q8_0},
-                  {PLEC_EMU_RANDOM, 5, PLEC_FORMAT_BF16},
-                  {PLEC_EMU_PCT, 8, PLEC_FORMAT_GGUF_Q2_K}};
+    } orders[] = {{PLEC_EMU_LIFO, 1, PLEC_FORMAT_Q4_K},   {PLEC_EMU_PCT, 3, PLEC_FORMAT_Q8_0},
+                  {PLEC_EMU_RANDOM, 5, PLEC_FORMAT_BF16}, {PLEC_EMU_LIFO, 7, PLEC_FORMAT_BF16},
+                  {PLEC_EMU_PCT, 9, PLEC_FORMAT_BF16},    {PLEC_EMU_PCT, 8, PLEC_FORMAT_GGUF_Q2_K}};
     for (const auto &order : orders) {
         plec_emu_set_schedule(order.schedule, order.seed);
         BankSpec spec = mm_spec(order.format, order.format, PLEC_FORMAT_NVFP4, 768, 96);

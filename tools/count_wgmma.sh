@@ -36,6 +36,7 @@ function kind(op) {
 }
 function main(op) { return op ~ /^wgmma\.mma_async.*n128k16/ || op ~ /^HGMMA\.64x128x16/ }
 function kernel(symbol) {
+    if (symbol ~ /mm_wg_bf16/) return "bf16"
     if (symbol !~ /5mm_wgI/) return ""
     sub(/.*plec_fragment_/, "", symbol)
     sub(/Li128E.*/, "", symbol)

@@ -80,7 +80,7 @@ template <class F, int NT> struct plec_mm_bulk_weights {
         steps.left = 0;
         if (!steps.more(args)) return;
         struct plec_mm_work work = steps.work(args);
-        struct plec_mm_run run = plec_mm_run_of(args, work, threadIdx.x % 2);
+        struct plec_mm_run run = plec_mm_run_of<S::ROWS / 2>(args, work, threadIdx.x % 2);
         run_bytes = run.n_rows / 8 * G::BYTES;
         n_bytes = run_bytes + __shfl_xor_sync(0xFFFFFFFFu, run_bytes, 1);
         from = plec_mm_planes_of(args, work.tile.expert, run.of_up) +

@@ -33,11 +33,6 @@ template <class F> struct plec_mm_bulk_kernel {
     }
 };
 
-/* Rows begin where a group does. */
-static inline bool plec_mm_bulk_runs(const struct plec_cuda_bank *bank, enum plec_operand_id id) {
-    return bank->operands[id].rows % 8 == 0 && (id == PLEC_DOWN || bank->intermediate_dim % 8 == 0);
-}
-
 #define PLEC_MM_BULK_GEMM(tag, name)                                                               \
     extern "C" const struct plec_cuda_gemm plec_cuda_mm_bulk_##name = {                            \
         "mm_bulk",                                                                                 \
@@ -53,7 +48,7 @@ static inline bool plec_mm_bulk_runs(const struct plec_cuda_bank *bank, enum ple
         NULL,                                                                                      \
         NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
-        plec_mm_bulk_runs,                                                                         \
+        plec_mm_rows_in_groups,                                                                         \
         plec_mm_workspace,                                                                         \
         {plec_mm_bulk_bytes<plec_fragment_##name, PLEC_MM_NARROW>(                                 \
              plec_mm_bulk_depth_of<plec_fragment_##name, PLEC_MM_NARROW>(PLEC_SM90_SHARED)         \

@@ -65,31 +65,6 @@ template <class F, int NT> constexpr uint32_t plec_mm_bulk_bytes(uint32_t n_stag
     return plec_mm_bulk_shape<F, NT>::WEIGHTS_AT + n_stages * plec_mm_bulk_shape<F, NT>::WEIGHTS;
 }
 
-/* One of the two runs of rows of a block: rows `first` to first + n_rows - 1 of a matrix. */
-struct plec_mm_run {
-    uint32_t first, n_rows;
-    bool of_up; /* in up's matrix, where gate and up are two */
-};
-
-static __device__ __forceinline__ struct plec_mm_run
-plec_mm_run_of(const struct plec_mm_args &args, const struct plec_mm_work &work, uint32_t i) {
-    uint32_t n = args.n_channels, channel = work.first_channel;
-    if (args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion != PLEC_FUSED_INTERLEAVED) {
-        uint32_t first = i == 0 ? plec_cuda_gate_row(args.bank.fusion, n, channel)
-                                : plec_cuda_up_row(args.bank.fusion, n, channel);
-        return {first, min(32u, n - channel), i == 1};
-    }
-    bool both = args.kind == PLEC_MM_GATE_AND_UP; /* gate and up row by row */
-    uint32_t first = (both ? 2 * channel : channel) + 32 * i, all = both ? 2 * n : n;
-    return {first, first < all ? min(32u, all - first) : 0, false};
-}
-
-/* Whether gate and up rows take turns: then row 2 i + j of a warp's 16 is gate's or up's of its
- * channel i. */
-static __device__ __forceinline__ bool plec_mm_takes_turns(const struct plec_mm_args &args) {
-    return args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
-}
-
 /* Where a lane finds its rows g and g + 8 in a stage of weights, and reads them: row g of a group
  * both times. A warp's two groups are neighbours, or one of each run. */
 template <class F, int NT> struct plec_mm_bulk_view {
@@ -115,7 +90,8 @@ template <class F, int NT> struct plec_mm_bulk_view {
         for (int side = 0; side < 2; side++) {
 #pragma unroll
             for (int j = 0; j < (int)G::CHUNKS; j++)
-                Operands::put(in->words[side] + 4 * j, plec_load_16(stage + codes + j * 512));
+                Operands::put(in->words[side] + 4 * j,
+                              plec_load_16(stage + plec_planes_chunk<F>(codes, j)));
             if constexpr (F::lane_words % 4 != 0)
                 Operands::put(in->words[side] + 4 * G::CHUNKS, plec_load_8(stage + rest));
             Operands::read_record(in->record[side], stage + record);

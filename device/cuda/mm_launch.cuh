@@ -149,6 +149,12 @@ template <class F> static uint32_t plec_mm_down_splits(uint32_t rows, uint32_t c
     return splits;
 }
 
+/* Whether a block's rows begin where a group does, as bulk copies want it. */
+static inline bool plec_mm_rows_in_groups(const struct plec_cuda_bank *bank,
+                                          enum plec_operand_id id) {
+    return bank->operands[id].rows % 8 == 0 && (id == PLEC_DOWN || bank->intermediate_dim % 8 == 0);
+}
+
 #define PLEC_MM_GEMM(tag, name)                                                                    \
     extern "C" const struct plec_cuda_gemm plec_cuda_mm_sync_##name = {                            \
         "mm_sync",                                                                                 \

@@ -122,4 +122,31 @@ plec_mm_row_of(const struct plec_mm_args &args, const struct plec_mm_work &work,
     return out;
 }
 
+/* One of the two runs of a block's weight rows, HALF each: rows `first` to first + n_rows - 1 of a
+ * matrix. */
+struct plec_mm_run {
+    uint32_t first, n_rows;
+    bool of_up; /* in up's matrix, where gate and up are two */
+};
+
+template <int HALF>
+static __device__ __forceinline__ struct plec_mm_run
+plec_mm_run_of(const struct plec_mm_args &args, const struct plec_mm_work &work, uint32_t i) {
+    uint32_t n = args.n_channels, channel = work.first_channel;
+    if (args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion != PLEC_FUSED_INTERLEAVED) {
+        uint32_t first = i == 0 ? plec_cuda_gate_row(args.bank.fusion, n, channel)
+                                : plec_cuda_up_row(args.bank.fusion, n, channel);
+        return {first, min((uint32_t)HALF, n - channel), i == 1};
+    }
+    bool both = args.kind == PLEC_MM_GATE_AND_UP; /* gate and up row by row */
+    uint32_t first = (both ? 2 * channel : channel) + HALF * i, all = both ? 2 * n : n;
+    return {first, first < all ? min((uint32_t)HALF, all - first) : 0, false};
+}
+
+/* Whether gate and up rows take turns: then row 2 i + j of a warp's 16 is gate's or up's of its
+ * channel i. */
+static __device__ __forceinline__ bool plec_mm_takes_turns(const struct plec_mm_args &args) {
+    return args.kind == PLEC_MM_GATE_AND_UP && args.bank.fusion == PLEC_FUSED_INTERLEAVED;
+}
+
 #endif

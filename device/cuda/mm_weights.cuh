@@ -13,7 +13,7 @@ template <class F, class S> struct plec_mm_weight_loader {
     const uint8_t *codes[2];
     const uint8_t *scales; /* lanes 0-15: a record, lanes 16-31: a super; or half a record a lane */
     uint32_t step;         /* from a step's groups to the next step's, in 32 bytes */
-    unsigned rest[2];      /* from codes to a lane's two words left over */
+    int rest[2];           /* from codes to a lane's two words left over, or its second chunk */
     unsigned codes_to, scales_to; /* in a stage */
     bool codes_there[2], scales_there;
 
@@ -28,8 +28,10 @@ template <class F, class S> struct plec_mm_weight_loader {
         for (int side = 0; side < 2; side++) {
             struct plec_mm_row row = plec_mm_row_of(args, work, g + 8 * side);
             const uint8_t *group = row.planes + plec_planes_at<F>(planes, work.first_step, row.row);
-            codes[side] = group + plec_planes_word<F>(row.row, c, 0);
-            if constexpr (S::REST != 0) rest[side] = G::REST - row.row % 8 * 32 - c * 8;
+            unsigned first = plec_planes_word<F>(row.row, c, 0);
+            codes[side] = group + first;
+            if constexpr (S::REST != 0) rest[side] = (int)(G::REST - row.row % 8 * 32 - c * 8);
+            if constexpr (F::swizzled) rest[side] = (int)(plec_planes_chunk<F>(first, 1) - first);
             codes_there[side] = row.there;
         }
         codes_to = warp * (16 * F::lane_words * 16) + lane() * 16;
@@ -57,7 +59,8 @@ template <class F, class S> struct plec_mm_weight_loader {
             unsigned at = to + codes_to + side * (8 * F::lane_words * 16);
 #pragma unroll
             for (int j = 0; j < S::CHUNKS; j++)
-                plec_copy_async_16(at + j * 512, codes[side] + j * 512,
+                plec_copy_async_16(at + j * 512,
+                                   codes[side] + (F::swizzled ? j * rest[side] : j * 512),
                                    codes_there[side] && k + j * S::CHUNK_COLS < k_end);
             if constexpr (S::REST != 0)
                 plec_copy_async_8(at - lane() * 8 + S::CHUNKS * 512, codes[side] + rest[side],

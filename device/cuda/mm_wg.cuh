@@ -234,10 +234,8 @@ static __global__ void __launch_bounds__(plec_wg_shape<F>::THREADS, 1)
 #ifdef PLEC_HAS_SM90A
     typedef plec_wg_shape<F> S;
     PLEC_SHARED_DYNAMIC(shared);
-    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? S::ROWS / 2 : S::ROWS;
     uint32_t n_steps = (args.tokens.n_cols + F::k_step - 1) / F::k_step;
-    uint64_t total = (uint64_t)*args.rows.n_tiles * ((args.n_channels + channels - 1) / channels) *
-                     args.n_splits;
+    uint64_t total = plec_mm_n_works<S::ROWS>(args);
     if (blockIdx.x >= total) return;
     struct plec_wg_turn turn = {0, 0};
     if (threadIdx.x == 0) {
@@ -247,7 +245,7 @@ static __global__ void __launch_bounds__(plec_wg_shape<F>::THREADS, 1)
     }
     __syncthreads();
     for (uint64_t at = blockIdx.x; at < total; at += gridDim.x) {
-        struct plec_mm_work work = plec_wg_work_at(args, at, n_steps);
+        struct plec_mm_work work = plec_wg_work_at<S::ROWS>(args, at, n_steps);
         plec_wg_any_tile<F>(args, work, shared, unit, &turn);
         __syncthreads();
         plec_mm_finish_products<S>(args, work, (const float *)shared);

@@ -12,7 +12,8 @@ template <class F> struct plec_wg_shape : plec_mm_weight_shape<F, PLEC_WG_ROWS> 
     typedef plec_mm_weight_shape<F, PLEC_WG_ROWS> W;
     enum {
         THREADS = 256, /* two warpgroups, 64 weight rows each */
-        COLS = 64,     /* of a part: 128 bytes a token, what a swizzled row holds */
+        COPIERS = THREADS,
+        COLS = 64, /* of a part: 128 bytes a token, what a swizzled row holds */
         PARTS = F::k_step / COLS,
         AHEAD = 4, /* parts under way */
         STAGES = AHEAD + 2,
@@ -37,18 +38,19 @@ template <class F> struct plec_wg_shape : plec_mm_weight_shape<F, PLEC_WG_ROWS> 
     static_assert(BYTES <= 227 * 1024, "a block has this much on sm_90");
 };
 
-/* Work `at` of a launch: up to eight tiles in turn run through the same weights, so that blocks
- * beside each other find them, and their tokens, in L2. */
+/* Work `at` of a launch, in blocks of ROWS weight rows: up to eight tiles in turn run through the
+ * same weights, so that blocks beside each other find them, and their tokens, in L2. */
+template <int ROWS>
 static __device__ __forceinline__ struct plec_mm_work
 plec_wg_work_at(const struct plec_mm_args &args, uint64_t at, uint32_t n_steps) {
     const uint32_t group = 8;
-    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? PLEC_WG_ROWS / 2 : PLEC_WG_ROWS;
+    uint32_t channels = args.kind == PLEC_MM_GATE_AND_UP ? ROWS / 2 : ROWS;
     uint64_t per_tile = (uint64_t)((args.n_channels + channels - 1) / channels) * args.n_splits;
     uint32_t first = (uint32_t)(at / (group * per_tile)) * group;
     uint32_t n_tiles = min(group, *args.rows.n_tiles - first);
     uint64_t rest = at % (group * per_tile);
-    return plec_mm_work_at<PLEC_WG_ROWS>(args, (first + rest % n_tiles) * per_tile + rest / n_tiles,
-                                         n_steps);
+    return plec_mm_work_at<ROWS>(args, (first + rest % n_tiles) * per_tile + rest / n_tiles,
+                                 n_steps);
 }
 
 #endif

@@ -4,7 +4,8 @@
  *
  *   groups   [n_steps][rows / 8] of
  *              codes     [lane_words / 4 chunks][8 rows][4 lanes c][4 words], then, where two words
- *                        of a lane are left over, [8 rows][4 lanes c][2 words]
+ *                        of a lane are left over, [8 rows][4 lanes c][2 words]; or, of swizzled
+ *                        formats, as below
  *              records   [8 rows][record_words]    scales
  *              supers    [8 rows][super_words]
  *   factors  [rows] f32   what a row's sums are multiplied by at the end: the format's unit and row
@@ -14,6 +15,11 @@
  * copy, and every sector that is fetched is used. Codes lie in it as eight rows' lanes read them,
  * without a bank conflict. Columns past the matrix are zero codes; rows that fill up the last group
  * are never written.
+ *
+ * Swizzled groups (bf16) are what wgmma takes for operand A as they are: [8 places][128 bytes], a
+ * row's 64 columns in order, piece p of 16 bytes at p ^ place. Rows 2 h and 2 h + 1, whose lanes
+ * mma.sync's operand A is read by together, are at places h and h + 4: so those lanes meet no bank
+ * twice either.
  */
 #ifndef PLEC_DEVICE_CUDA_PLANES_CUH
 #define PLEC_DEVICE_CUDA_PLANES_CUH
@@ -39,6 +45,14 @@ template <class F> struct plec_planes_group {
 
 enum { PLEC_PLANE_ALIGN = 128, PLEC_PLANE_SCRATCH = 13 };
 
+/* Where row r (of 8) of a swizzled group lies, and the row that lies at a place. */
+PLEC_HD uint32_t plec_planes_place(uint32_t r) {
+    return r >> 1 | (r & 1) << 2;
+}
+PLEC_HD uint32_t plec_planes_row(uint32_t place) {
+    return (place << 1 | place >> 2) & 7;
+}
+
 PLEC_HD uint64_t plec_planes_aligned(uint64_t n_bytes) {
     return (n_bytes + PLEC_PLANE_ALIGN - 1) / PLEC_PLANE_ALIGN * PLEC_PLANE_ALIGN;
 }
@@ -62,9 +76,19 @@ PLEC_HD uint64_t plec_planes_at(const plec_planes &planes, uint32_t step, uint32
 
 /* Byte offset in the group of row r of word w of lane c. */
 template <class F> PLEC_HD uint32_t plec_planes_word(uint32_t r, uint32_t c, uint32_t w) {
+    if (F::swizzled) {
+        uint32_t place = plec_planes_place(r % 8), piece = w / 4 * 4 + c;
+        return place * 128 + (piece ^ place) * 16 + w % 4 * 4;
+    }
     const uint32_t whole = F::lane_words / 4 * 4;
     return w < whole ? w / 4 * 512 + r % 8 * 64 + c * 16 + w % 4 * 4
                      : plec_planes_group<F>::REST + r % 8 * 32 + c * 8 + (w - whole) * 4;
+}
+
+/* A lane's chunk j of codes, where chunk 0 is at byte `first` of the group, or of groups in a row.
+ */
+template <class F> PLEC_HD uint32_t plec_planes_chunk(uint32_t first, uint32_t j) {
+    return F::swizzled ? first ^ j * 64 : first + j * 512;
 }
 
 /* Codes of lane c in one step of a row; columns from n_valid on are 0. */

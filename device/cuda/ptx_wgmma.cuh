@@ -2,8 +2,8 @@
  *
  *     d[64][n] (+)= a[64][16] * b[16][n]      bf16 or f16 operands, f32 accumulators
  *
- * n is told by the number of accumulators a thread holds, n / 2: n is 8, 256, or a multiple of 16
- * up to 128. The layout of d within a 16-row slab of a warp is that of mma.m16n8k16, eight columns
+ * n is told by the number of accumulators a thread holds, n / 2: n is a multiple of 8 up to 128, or
+ * 256. The layout of d within a 16-row slab of a warp is that of mma.m16n8k16, eight columns
  * after eight. B lies in shared memory, K-major (for each of n columns its k in a row), behind a
  * descriptor; A likewise (64 rows), or in registers as the fragment of mma.m16n8k16.
  *
@@ -35,6 +35,22 @@ PLEC_PTX_FUNCTION void plec_wgmma_commit(PLEC_HERE_ONLY) {
 template <int N> PLEC_PTX_FUNCTION void plec_wgmma_wait(PLEC_HERE_ONLY) {
     PLEC_PTX(wgmma_wait(N, file_, line_), asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N)
                                                        : "memory"));
+}
+
+/* Gives each thread of this warpgroup N registers from here on, where the kernel was launched with
+ * more (shrink) or fewer (grow): what one warpgroup gives up another can have, and waits for. The
+ * warps of a warpgroup call it together. The emulation counts no registers. */
+template <int N> PLEC_PTX_FUNCTION void plec_registers_shrink(void) {
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+#ifndef PLEC_CUDA_EMULATED
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+template <int N> PLEC_PTX_FUNCTION void plec_registers_grow(void) {
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "what setmaxnreg takes");
+#ifndef PLEC_CUDA_EMULATED
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+#endif
 }
 
 /* Holds registers in place for the compiler, which sees no order between them and the instructions
@@ -100,13 +116,20 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
 /* Accumulators %0 to %127 as the text of an instruction. */
 #define PLEC_WGMMA_D4  "%0,%1,%2,%3"
 #define PLEC_WGMMA_D8  PLEC_WGMMA_D4 ",%4,%5,%6,%7"
-#define PLEC_WGMMA_D16 PLEC_WGMMA_D8 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define PLEC_WGMMA_D24 PLEC_WGMMA_D16 ",%16,%17,%18,%19,%20,%21,%22,%23"
-#define PLEC_WGMMA_D32 PLEC_WGMMA_D24 ",%24,%25,%26,%27,%28,%29,%30,%31"
-#define PLEC_WGMMA_D40 PLEC_WGMMA_D32 ",%32,%33,%34,%35,%36,%37,%38,%39"
-#define PLEC_WGMMA_D48 PLEC_WGMMA_D40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define PLEC_WGMMA_D56 PLEC_WGMMA_D48 ",%48,%49,%50,%51,%52,%53,%54,%55"
-#define PLEC_WGMMA_D64 PLEC_WGMMA_D56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define PLEC_WGMMA_D12 PLEC_WGMMA_D8 ",%8,%9,%10,%11"
+#define PLEC_WGMMA_D16 PLEC_WGMMA_D12 ",%12,%13,%14,%15"
+#define PLEC_WGMMA_D20 PLEC_WGMMA_D16 ",%16,%17,%18,%19"
+#define PLEC_WGMMA_D24 PLEC_WGMMA_D20 ",%20,%21,%22,%23"
+#define PLEC_WGMMA_D28 PLEC_WGMMA_D24 ",%24,%25,%26,%27"
+#define PLEC_WGMMA_D32 PLEC_WGMMA_D28 ",%28,%29,%30,%31"
+#define PLEC_WGMMA_D36 PLEC_WGMMA_D32 ",%32,%33,%34,%35"
+#define PLEC_WGMMA_D40 PLEC_WGMMA_D36 ",%36,%37,%38,%39"
+#define PLEC_WGMMA_D44 PLEC_WGMMA_D40 ",%40,%41,%42,%43"
+#define PLEC_WGMMA_D48 PLEC_WGMMA_D44 ",%44,%45,%46,%47"
+#define PLEC_WGMMA_D52 PLEC_WGMMA_D48 ",%48,%49,%50,%51"
+#define PLEC_WGMMA_D56 PLEC_WGMMA_D52 ",%52,%53,%54,%55"
+#define PLEC_WGMMA_D60 PLEC_WGMMA_D56 ",%56,%57,%58,%59"
+#define PLEC_WGMMA_D64 PLEC_WGMMA_D60 ",%60,%61,%62,%63"
 #define PLEC_WGMMA_D128                                                                            \
     PLEC_WGMMA_D64                                                                                 \
     ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"                             \
@@ -116,13 +139,20 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
 /* The same as operands. */
 #define PLEC_WGMMA_O4(i)   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define PLEC_WGMMA_O8(i)   PLEC_WGMMA_O4(i), PLEC_WGMMA_O4(i + 4)
-#define PLEC_WGMMA_O16(i)  PLEC_WGMMA_O8(i), PLEC_WGMMA_O8(i + 8)
-#define PLEC_WGMMA_O24(i)  PLEC_WGMMA_O16(i), PLEC_WGMMA_O8(i + 16)
-#define PLEC_WGMMA_O32(i)  PLEC_WGMMA_O16(i), PLEC_WGMMA_O16(i + 16)
-#define PLEC_WGMMA_O40(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O8(i + 32)
-#define PLEC_WGMMA_O48(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O16(i + 32)
-#define PLEC_WGMMA_O56(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O24(i + 32)
-#define PLEC_WGMMA_O64(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O32(i + 32)
+#define PLEC_WGMMA_O12(i)  PLEC_WGMMA_O8(i), PLEC_WGMMA_O4(i + 8)
+#define PLEC_WGMMA_O16(i)  PLEC_WGMMA_O12(i), PLEC_WGMMA_O4(i + 12)
+#define PLEC_WGMMA_O20(i)  PLEC_WGMMA_O16(i), PLEC_WGMMA_O4(i + 16)
+#define PLEC_WGMMA_O24(i)  PLEC_WGMMA_O20(i), PLEC_WGMMA_O4(i + 20)
+#define PLEC_WGMMA_O28(i)  PLEC_WGMMA_O24(i), PLEC_WGMMA_O4(i + 24)
+#define PLEC_WGMMA_O32(i)  PLEC_WGMMA_O28(i), PLEC_WGMMA_O4(i + 28)
+#define PLEC_WGMMA_O36(i)  PLEC_WGMMA_O32(i), PLEC_WGMMA_O4(i + 32)
+#define PLEC_WGMMA_O40(i)  PLEC_WGMMA_O36(i), PLEC_WGMMA_O4(i + 36)
+#define PLEC_WGMMA_O44(i)  PLEC_WGMMA_O40(i), PLEC_WGMMA_O4(i + 40)
+#define PLEC_WGMMA_O48(i)  PLEC_WGMMA_O44(i), PLEC_WGMMA_O4(i + 44)
+#define PLEC_WGMMA_O52(i)  PLEC_WGMMA_O48(i), PLEC_WGMMA_O4(i + 48)
+#define PLEC_WGMMA_O56(i)  PLEC_WGMMA_O52(i), PLEC_WGMMA_O4(i + 52)
+#define PLEC_WGMMA_O60(i)  PLEC_WGMMA_O56(i), PLEC_WGMMA_O4(i + 56)
+#define PLEC_WGMMA_O64(i)  PLEC_WGMMA_O60(i), PLEC_WGMMA_O4(i + 60)
 #define PLEC_WGMMA_O128(i) PLEC_WGMMA_O64(i), PLEC_WGMMA_O64(i + 64)
 
 /* Both forms of one n and one type; COUNT accumulators, so that the operands behind them are
@@ -148,12 +178,19 @@ PLEC_PTX_FUNCTION void plec_wgmma_f16(float (&d)[N], const unsigned (&a)[4], uin
     PLEC_WGMMA_DEFINE(plec_wgmma_f16, "f16", N, COUNT, __VA_ARGS__)
 PLEC_WGMMA_BOTH(8, 4, 4, 5, 6, 7, 8, 9)
 PLEC_WGMMA_BOTH(16, 8, 8, 9, 10, 11, 12, 13)
+PLEC_WGMMA_BOTH(24, 12, 12, 13, 14, 15, 16, 17)
 PLEC_WGMMA_BOTH(32, 16, 16, 17, 18, 19, 20, 21)
+PLEC_WGMMA_BOTH(40, 20, 20, 21, 22, 23, 24, 25)
 PLEC_WGMMA_BOTH(48, 24, 24, 25, 26, 27, 28, 29)
+PLEC_WGMMA_BOTH(56, 28, 28, 29, 30, 31, 32, 33)
 PLEC_WGMMA_BOTH(64, 32, 32, 33, 34, 35, 36, 37)
+PLEC_WGMMA_BOTH(72, 36, 36, 37, 38, 39, 40, 41)
 PLEC_WGMMA_BOTH(80, 40, 40, 41, 42, 43, 44, 45)
+PLEC_WGMMA_BOTH(88, 44, 44, 45, 46, 47, 48, 49)
 PLEC_WGMMA_BOTH(96, 48, 48, 49, 50, 51, 52, 53)
+PLEC_WGMMA_BOTH(104, 52, 52, 53, 54, 55, 56, 57)
 PLEC_WGMMA_BOTH(112, 56, 56, 57, 58, 59, 60, 61)
+PLEC_WGMMA_BOTH(120, 60, 60, 61, 62, 63, 64, 65)
 PLEC_WGMMA_BOTH(128, 64, 64, 65, 66, 67, 68, 69)
 PLEC_WGMMA_BOTH(256, 128, 128, 129, 130, 131, 132, 133)
 #endif

@@ -28,6 +28,7 @@ struct plec_fragment_sixteens : plec_fragment_defaults {
 
 struct plec_fragment_bf16 : plec_fragment_sixteens {
     typedef plec_fragment_inline<1, sizeof(struct plec_bf16_block)> file;
+    enum { swizzled = 1 };
     PLEC_HD void pairs(uint32_t out[4], const uint32_t *words, uint32_t b, const uint32_t *) {
         for (uint32_t p = 0; p < 4; p++)
             out[p] = words[4 * b + p];

@@ -22,6 +22,7 @@
  *   has_minimum   the format adds a number of its own to every weight of a block
  *   spread        odd pairs come out 16 times too large; their tokens enter 16 times smaller
  *   parts         MMA operands that add up to a weight: 1, or 2 for f16
+ *   swizzled      planes are rows of 64 codes of 16 bits, as wgmma reads them (planes.cuh)
  *   widest        rows of the largest tiles: 64, or 32 where an architecture has too few registers
  *   token_shift   tokens enter times 2^this
  *   unit          the sums must be multiplied by 2^this
@@ -174,6 +175,7 @@ struct plec_fragment_defaults {
         spread = 0,
         packs = 0, /* 1: it has a pack */
         parts = 1,
+        swizzled = 0,
         widest = 64,
         token_shift = 64,
         unit = 133 - token_shift

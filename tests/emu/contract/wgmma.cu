@@ -95,20 +95,19 @@ template <int KIND, int N, int WAY> static void check_multiply(bool codes = fals
         }
 }
 
+template <int KIND, int WAY, int... NS> static void check_widths() {
+    (check_multiply<KIND, NS, WAY>(), ...);
+}
+
 CONTRACT(WgmmaMultipliesWhatDescriptorsName, 90) {
-    check_multiply<BF16, 8, BY_DESCRIPTOR>();
-    check_multiply<F16, 64, BY_DESCRIPTOR>();
-    check_multiply<BF16, 256, BY_DESCRIPTOR>();
+    check_widths<BF16, BY_DESCRIPTOR, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120,
+                 128, 256>();
+    check_widths<F16, BY_DESCRIPTOR, 8, 64, 256>();
 }
 
 CONTRACT(WgmmaTakesTheFirstOperandFromRegisters, 90) {
-    check_multiply<BF16, 16, BY_REGISTERS>();
-    check_multiply<F16, 32, BY_REGISTERS>();
-    check_multiply<BF16, 48, BY_REGISTERS>();
-    check_multiply<BF16, 80, BY_REGISTERS>();
-    check_multiply<BF16, 96, BY_REGISTERS>();
-    check_multiply<BF16, 112, BY_REGISTERS>();
-    check_multiply<BF16, 128, BY_REGISTERS>();
+    check_widths<BF16, BY_REGISTERS, 8, 16, 32, 40, 48, 64, 80, 96, 112, 120, 128>();
+    check_widths<F16, BY_REGISTERS, 32, 128>();
 }
 
 /* mm_wg's codes, as in MmaTakesSubnormalBf16AsTheyAre. */
