@@ -207,34 +207,6 @@ struct plec_wg_bf16_sums {
         if (threadIdx.x % 32 == 0) plec_mbarrier_arrive(base + S::EMPTY + stage * 8);
     }
 
-    /* As many columns as the tile has tokens, up to a multiple of 8. */
-    __device__ __forceinline__ void run_any(const struct plec_mm_work &work, unsigned base,
-                                            plec_wg_turn *turn) {
-        uint32_t n_steps = work.end_step - work.first_step;
-#define PLEC_WIDTH(n)                                                                              \
-    case n: run<8 * n>(base, n_steps, turn); break;
-        clear();
-        switch ((work.tile.n_rows + 7) / 8) {
-            PLEC_WIDTH(1)
-            PLEC_WIDTH(2)
-            PLEC_WIDTH(3)
-            PLEC_WIDTH(4)
-            PLEC_WIDTH(5)
-            PLEC_WIDTH(6)
-            PLEC_WIDTH(7)
-            PLEC_WIDTH(8)
-            PLEC_WIDTH(9)
-            PLEC_WIDTH(10)
-            PLEC_WIDTH(11)
-            PLEC_WIDTH(12)
-            PLEC_WIDTH(13)
-            PLEC_WIDTH(14)
-            PLEC_WIDTH(15)
-            PLEC_WIDTH(16)
-        }
-#undef PLEC_WIDTH
-    }
-
     /* The products of tokens FROM to FROM + PART - 1, as [token][OUT_PITCH]: where gate and up rows
      * take turns, up's behind gate's. */
     template <int FROM> __device__ __forceinline__ void store(float *out, bool turns) const {
@@ -282,7 +254,11 @@ static __device__ __forceinline__ void plec_wg_bf16_multiply(const struct plec_m
     plec_wg_bf16_sums sums;
     for (uint64_t at = blockIdx.x; at < n_works; at += gridDim.x) {
         struct plec_mm_work work = plec_wg_work_at<S::ROWS>(args, at, n_steps);
-        sums.run_any(work, plec_shared_address(shared), &turn);
+        sums.clear();
+        plec_wg_width(work.tile.n_rows, [&](auto width) {
+            sums.template run<decltype(width)::value>(plec_shared_address(shared),
+                                                      work.end_step - work.first_step, &turn);
+        });
         sums.finish(args, work, (float *)(shared + S::OUT));
     }
 }

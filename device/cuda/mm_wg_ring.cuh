@@ -13,10 +13,10 @@
 
 #ifdef PLEC_HAS_SM90
 
-template <class F, int N> struct plec_wg_ring {
+template <class F> struct plec_wg_ring {
     typedef plec_wg_shape<F> S;
     plec_mm_weight_loader<F, S> weights;
-    plec_wg_token_loader<F, S, N> tokens;
+    plec_wg_token_loader<F, S, PLEC_WG_WIDTH> tokens;
     uint32_t k, k_end;     /* columns: of the next part to load, and where the split ends */
     uint32_t used;         /* columns behind the part under way */
     unsigned base;         /* of shared memory */

@@ -38,6 +38,36 @@ template <class F> struct plec_wg_shape : plec_mm_weight_shape<F, PLEC_WG_ROWS> 
     static_assert(BYTES <= 227 * 1024, "a block has this much on sm_90");
 };
 
+#ifdef PLEC_HAS_SM90A
+/* What plec_wg_width calls its function with. */
+template <int N> struct plec_wg_columns {
+    enum { value = N };
+};
+
+/* Calls run with the narrowest product that has a column for each of n_rows (1 to 128) tokens. */
+template <class Run>
+static __device__ __forceinline__ void plec_wg_width(uint32_t n_rows, Run run) {
+    switch ((n_rows + 7) / 8) {
+    case 1: run(plec_wg_columns<8>()); break;
+    case 2: run(plec_wg_columns<16>()); break;
+    case 3: run(plec_wg_columns<24>()); break;
+    case 4: run(plec_wg_columns<32>()); break;
+    case 5: run(plec_wg_columns<40>()); break;
+    case 6: run(plec_wg_columns<48>()); break;
+    case 7: run(plec_wg_columns<56>()); break;
+    case 8: run(plec_wg_columns<64>()); break;
+    case 9: run(plec_wg_columns<72>()); break;
+    case 10: run(plec_wg_columns<80>()); break;
+    case 11: run(plec_wg_columns<88>()); break;
+    case 12: run(plec_wg_columns<96>()); break;
+    case 13: run(plec_wg_columns<104>()); break;
+    case 14: run(plec_wg_columns<112>()); break;
+    case 15: run(plec_wg_columns<120>()); break;
+    default: run(plec_wg_columns<128>());
+    }
+}
+#endif
+
 /* Work `at` of a launch, in blocks of ROWS weight rows: up to eight tiles in turn run through the
  * same weights, so that blocks beside each other find them, and their tokens, in L2. */
 template <int ROWS>
