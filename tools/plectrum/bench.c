@@ -40,7 +40,7 @@ struct bench {
 /* --- the memory's speed ---------------------------------------------------------------------- */
 
 static void open_gauge(struct bench *bench) {
-    const struct plec_device_options options = {.n_threads = bench->o.device.n_threads};
+    const struct plec_device_options options = {.n_threads = bench->o.how.device.n_threads};
     enum plec_run_device device = plec_runner_device(bench->work.runner);
     if (bench->o.limit_given || device == PLEC_RUN_REFERENCE) return;
     enum plec_device_kind kind = device == PLEC_RUN_CUDA ? PLEC_DEVICE_CUDA : PLEC_DEVICE_CPU;
@@ -67,7 +67,7 @@ static uint64_t now_ns(void) {
 /* Keeps what happened since from_ns for the picture, in place of an earlier panel of the phase. */
 static enum plec_status keep_panel(struct bench *bench, const struct plec_bench_row *row,
                                    uint64_t from_ns, uint32_t n_steps, struct plec_error *err) {
-    if (bench->o.tracing.plot == NULL) return PLEC_OK;
+    if (bench->o.how.tracing.plot == NULL) return PLEC_OK;
     int i = (int)row->phase;
     char steps[32] = "";
     if (n_steps > 1) snprintf(steps, sizeof steps, "the last %u steps of ", n_steps);
@@ -88,7 +88,7 @@ static enum plec_status keep_panel(struct bench *bench, const struct plec_bench_
 }
 
 static enum plec_status draw(struct bench *bench, struct plec_error *err) {
-    if (bench->o.tracing.plot == NULL) return PLEC_OK;
+    if (bench->o.how.tracing.plot == NULL) return PLEC_OK;
     struct plec_timeline_panel panels[PANELS];
     size_t n = 0;
     for (int i = 0; i < PANELS; i++)
@@ -97,7 +97,7 @@ static enum plec_status draw(struct bench *bench, struct plec_error *err) {
     snprintf(title, sizeof title, "%s on %s", bench->o.path,
              plec_runner_device_name(bench->work.runner));
     const struct plec_timeline_args args = {title, panels, n};
-    return plec_timeline_write(bench->o.tracing.plot, &args, err);
+    return plec_timeline_write(bench->o.how.tracing.plot, &args, err);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -256,7 +256,7 @@ static void touch_weights(struct bench *bench) {
     struct plec_memory_limits limits;
     plec_memory_limits_read(&limits, "");
     uint64_t n_bytes = bench->work.weight_bytes + bench->work.other_bytes;
-    if (bench->o.stream.device_budget != 0) return;
+    if (bench->o.how.stream.device_budget != 0) return;
     if (n_bytes > plec_memory_limits_left(&limits) / 10 * 9) return;
     plec_bench_work_touch(&bench->work);
     bench->touched = true;
@@ -288,7 +288,7 @@ static enum plec_status execute(struct bench *bench, struct plec_error *err) {
                                           {"--record", bench->o.record, PLEC_FILE_REPLACED}};
     enum plec_status status = plec_cli_try_files(files, sizeof files / sizeof files[0], err);
     if (status == PLEC_OK)
-        status = plec_tracing_open(&bench->tracing, &bench->o.tracing, bench->o.path, err);
+        status = plec_tracing_open(&bench->tracing, &bench->o.how.tracing, bench->o.path, err);
     if (status != PLEC_OK) return status;
     bench->tracer = plec_tracing_tracer(bench->tracing);
     status = plec_bench_work_open(&bench->work, &bench->o, bench->tracer, err);

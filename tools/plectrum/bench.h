@@ -6,9 +6,7 @@
 #include "host/budget.h"
 #include "host/routing_trace.h"
 #include "host/runner.h"
-#include "tools/plectrum/device_option.h"
-#include "tools/plectrum/stream_options.h"
-#include "tools/plectrum/tracing.h"
+#include "tools/plectrum/execution.h"
 
 enum { PLEC_BENCH_LIST_MAX = 16, PLEC_BENCH_STEPS_MAX = 4096 };
 /* Experts a token where neither the container nor the caller says how many. */
@@ -22,8 +20,6 @@ enum plec_bench_routing {
 
 struct plec_bench_options {
     const char *path, *profile, *architecture, *set, *routing_word;
-    struct plec_device_words device_words;
-    struct plec_device_choice device;
     uint32_t layer, n_warmup, n_steps, n_slots; /* n_slots 0: as the layer says */
     uint64_t seed;
     double limit_gbs;
@@ -31,10 +27,7 @@ struct plec_bench_options {
     uint32_t decode[PLEC_BENCH_LIST_MAX], n_decode, prefill[PLEC_BENCH_LIST_MAX], n_prefill;
     enum plec_bench_routing routing;
     const char *csv, *record;
-    struct plec_stream_words words;
-    struct plec_stream_options stream;
-    struct plec_tracing_words tracing_words;
-    struct plec_tracing_options tracing;
+    struct plec_execution how;
     bool layer_given, steps_given, limit_given, slots_given, json;
 };
 

@@ -70,8 +70,8 @@ static int check_files(const struct plec_bench_options *o) {
         {"--routing", o->routing == PLEC_BENCH_RECORDED ? o->routing_word : NULL, PLEC_FILE_READ},
         {"--csv", o->csv, PLEC_FILE_REPLACED},
         {"--record", o->record, PLEC_FILE_REPLACED},
-        {"--trace", o->tracing.path, PLEC_FILE_REPLACED},
-        {"--plot", o->tracing.plot, PLEC_FILE_REPLACED}};
+        {"--trace", o->how.tracing.path, PLEC_FILE_REPLACED},
+        {"--plot", o->how.tracing.plot, PLEC_FILE_REPLACED}};
     return plec_cli_check_files(&command, files, sizeof files / sizeof files[0]);
 }
 
@@ -96,12 +96,8 @@ static int check_options(struct plec_bench_options *o) {
         return plec_cli_usage(&command, "--slots wants at least one expert");
     if (o->slots_given && o->routing != PLEC_BENCH_RANDOM)
         return plec_cli_usage(&command, "--slots goes with --routing random");
-    int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
-    if (leave == PLEC_CLI_GO_ON)
-        leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
-    o->tracing.own_picture = true;
-    if (leave == PLEC_CLI_GO_ON)
-        leave = plec_device_cli_read(&o->device, &command, &o->device_words);
+    int leave = plec_execution_cli_read(&o->how, &command);
+    o->how.tracing.own_picture = true;
     return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }
 
@@ -138,16 +134,9 @@ int plec_bench_options_read(struct plec_bench_options *o, int argc, char **argv)
          "Values a GGUF file does not say: gating=sigmoid,norm=1."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
-    enum { N_OWN = sizeof own / sizeof own[0] };
-    enum { STREAM = N_OWN + PLEC_DEVICE_CLI_OPTIONS, TRACING = STREAM + PLEC_STREAM_CLI_OPTIONS };
-    struct plec_cli_option options[TRACING + PLEC_TRACING_CLI_OPTIONS];
-    memcpy(options, own, sizeof own);
-    plec_device_cli_options(options + N_OWN, &o->device_words);
-    plec_stream_cli_options(options + STREAM, &o->words);
-    plec_tracing_cli_options(options + TRACING, &o->tracing_words);
     struct plec_cli cli = {
-        .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
-    int leave = plec_cli_parse(&cli, argc, argv);
+        .command = &command, .options = own, .n_options = sizeof own / sizeof own[0]};
+    int leave = plec_execution_cli_parse(&o->how, &cli, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
     o->path = cli.operands[0];
     return check_options(o);

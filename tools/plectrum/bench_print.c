@@ -212,8 +212,8 @@ static void print_notes(const struct plec_bench_report *report) {
     const struct {
         const char *name, *path;
     } files[] = {{"rows", report->options->csv},
-                 {"picture", report->options->tracing.plot},
-                 {"trace", report->options->tracing.path},
+                 {"picture", report->options->how.tracing.plot},
+                 {"trace", report->options->how.tracing.path},
                  {"routing", report->options->record}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i].path == NULL) continue;

@@ -182,10 +182,10 @@ static enum plec_status open_runner(struct plec_bench_work *work, struct plec_er
                                           .max_slots = work->max_slots,
                                           .layers = work->numbers,
                                           .n_layers = work->n_layers,
-                                          .stream = o->stream,
+                                          .stream = o->how.stream,
                                           .tracer = work->tracer,
                                           .log = plec_cli_log()};
-    plec_device_choose(&options, &o->device);
+    plec_device_choose(&options, &o->how.device);
     enum plec_status status = plec_runner_open(&work->runner, work->container, &options, err);
     if (status != PLEC_OK && status != PLEC_NO_DEVICE) plec_error_context(err, "%s", o->path);
     return status;

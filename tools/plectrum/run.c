@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "tools/plectrum/cli.h"
 #include "tools/plectrum/commands.h"
@@ -82,8 +81,8 @@ static int check_files(const struct plec_run_options *o) {
         {"--router-input", o->router_input, PLEC_FILE_READ},
         {"--tokens", o->tokens, PLEC_FILE_READ},
         {"--output", o->output, PLEC_FILE_WRITTEN},
-        {"--trace", o->tracing.path, PLEC_FILE_REPLACED},
-        {"--plot", o->tracing.plot, PLEC_FILE_REPLACED}};
+        {"--trace", o->how.tracing.path, PLEC_FILE_REPLACED},
+        {"--plot", o->how.tracing.plot, PLEC_FILE_REPLACED}};
     return plec_cli_check_files(&command, files, sizeof files / sizeof files[0]);
 }
 
@@ -97,11 +96,7 @@ static int check_options(struct plec_run_options *o) {
     if (o->tolerance < 0) return plec_cli_usage(&command, "--tolerance wants a number from 0 up");
     if (o->step_given && o->step == 0)
         return plec_cli_usage(&command, "--step wants at least one token");
-    int leave = plec_stream_cli_read(&o->stream, &command, &o->words);
-    if (leave == PLEC_CLI_GO_ON)
-        leave = plec_tracing_cli_read(&o->tracing, &command, &o->tracing_words);
-    if (leave == PLEC_CLI_GO_ON)
-        leave = plec_device_cli_read(&o->device, &command, &o->device_words);
+    int leave = plec_execution_cli_read(&o->how, &command);
     return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }
 
@@ -136,16 +131,9 @@ static int read_options(struct plec_run_options *o, int argc, char **argv) {
         {"step", PLEC_CLI_U32, &o->step, &o->step_given, "N", "Tokens of one step; 512."},
         {"json", PLEC_CLI_FLAG, &o->json, NULL, NULL, "Print one JSON object."},
     };
-    enum { N_OWN = sizeof own / sizeof own[0] };
-    enum { STREAM = N_OWN + PLEC_DEVICE_CLI_OPTIONS, TRACING = STREAM + PLEC_STREAM_CLI_OPTIONS };
-    struct plec_cli_option options[TRACING + PLEC_TRACING_CLI_OPTIONS];
-    memcpy(options, own, sizeof own);
-    plec_device_cli_options(options + N_OWN, &o->device_words);
-    plec_stream_cli_options(options + STREAM, &o->words);
-    plec_tracing_cli_options(options + TRACING, &o->tracing_words);
     struct plec_cli cli = {
-        .command = &command, .options = options, .n_options = sizeof options / sizeof options[0]};
-    int leave = plec_cli_parse(&cli, argc, argv);
+        .command = &command, .options = own, .n_options = sizeof own / sizeof own[0]};
+    int leave = plec_execution_cli_parse(&o->how, &cli, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
     o->path = cli.operands[0];
     return check_options(o);
@@ -168,7 +156,7 @@ int plec_command_run(int argc, char **argv) {
     if (leave != PLEC_CLI_GO_ON) return leave;
     const struct plec_cli_file output = {"--output", run.o.output, PLEC_FILE_WRITTEN};
     if (plec_cli_try_files(&output, 1, &err) != PLEC_OK ||
-        plec_tracing_open(&run.tracing, &run.o.tracing, run.o.path, &err) != PLEC_OK)
+        plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
     leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
     plec_run_close(&run);

@@ -5,9 +5,7 @@
 
 #include "host/runner.h"
 #include "tools/plectrum/arrays.h"
-#include "tools/plectrum/device_option.h"
-#include "tools/plectrum/stream_options.h"
-#include "tools/plectrum/tracing.h"
+#include "tools/plectrum/execution.h"
 
 struct plec_run_options {
     const char *path;
@@ -18,12 +16,7 @@ struct plec_run_options {
     const char *profile, *architecture, *set;
     double tolerance;
     uint32_t step;
-    struct plec_device_words device_words;
-    struct plec_device_choice device;
-    struct plec_stream_words words;
-    struct plec_stream_options stream;
-    struct plec_tracing_words tracing_words;
-    struct plec_tracing_options tracing;
+    struct plec_execution how;
     bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
 };
 

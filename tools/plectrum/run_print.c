@@ -69,6 +69,6 @@ void plec_run_print(const struct plec_run *run) {
                (unsigned long long)graphs.launched);
     if (!run->checked) return;
     printf("NMSE         %.3g against the reference%s: %s the tolerance of %g\n", run->nmse,
-           run->o.device.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",
+           run->o.how.device.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",
            plec_run_within(run) ? "within" : "above", run->o.tolerance);
 }

@@ -82,17 +82,17 @@ static uint32_t step_tokens(const struct plec_run *run, enum plec_run_device dev
 static enum plec_status open_runner(struct plec_runner **out, const struct plec_run *run,
                                     enum plec_run_device device, struct plec_error *err) {
     /* The reference that checks reads experts where they are mapped, and has nothing to say. */
-    bool checks = device == PLEC_RUN_REFERENCE && run->o.device.device != PLEC_RUN_REFERENCE;
-    bool streams = run->o.stream.device_budget != 0 && !checks;
+    bool checks = device == PLEC_RUN_REFERENCE && run->o.how.device.device != PLEC_RUN_REFERENCE;
+    bool streams = run->o.how.stream.device_budget != 0 && !checks;
     struct plec_runner_options options = {
         .max_tokens = step_tokens(run, device),
         .max_slots = run->ids.cols,
         .layers = &run->o.layer,
         .n_layers = 1,
-        .stream = streams ? run->o.stream : (struct plec_stream_options){0},
+        .stream = streams ? run->o.how.stream : (struct plec_stream_options){0},
         .tracer = run->runner == NULL ? plec_tracing_tracer(run->tracing) : NULL, /* no check */
-        .log = streams || run->o.device.rung != NULL ? plec_cli_log() : (struct plec_log){0}};
-    plec_device_choose(&options, &run->o.device);
+        .log = streams || run->o.how.device.rung != NULL ? plec_cli_log() : (struct plec_log){0}};
+    plec_device_choose(&options, &run->o.how.device);
     options.device = device;
     if (checks) options.rung = options.cublas = NULL, options.log = (struct plec_log){0};
     return plec_runner_open(out, run->container, &options, err);
@@ -236,7 +236,7 @@ static enum plec_status prepare(struct plec_run *run, struct plec_error *err) {
     if (status == PLEC_OK) status = choose_layer(run, err);
     if (status == PLEC_OK) status = load_tokens(run, err);
     if (status != PLEC_OK) return status;
-    status = open_runner(&run->runner, run, run->o.device.device, err);
+    status = open_runner(&run->runner, run, run->o.how.device.device, err);
     if (status != PLEC_OK) {
         if (status != PLEC_NO_DEVICE) plec_error_context(err, "%s", run->o.path);
         return status;
@@ -253,7 +253,7 @@ static enum plec_status prepare(struct plec_run *run, struct plec_error *err) {
 enum plec_status plec_run_execute(struct plec_run *run, struct plec_error *err) {
     enum plec_status status = prepare(run, err);
     if (status != PLEC_OK) return status;
-    status = forward(run, run->runner, run->o.device.device, &run->y, true, err);
+    status = forward(run, run->runner, run->o.how.device.device, &run->y, true, err);
     if (status != PLEC_OK && strcmp(err->name, "NanScores") != 0) return status;
     struct plec_error write_error;
     enum plec_status written = write_results(run, &write_error);
