@@ -97,6 +97,7 @@ static enum plec_status open_device(struct plec_runner *runner,
                              "the reference has no kernels to choose from, %s was asked for",
                              options->rung);
         runner->reference = true;
+        runner->bf16_rule = options->bf16_rule;
         strcpy(runner->device_name, "reference");
         return PLEC_OK;
     }

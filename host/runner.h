@@ -36,6 +36,8 @@ struct plec_runner_options {
     bool host_router;   /* CUDA: the host routes, as it does for streamed layers and for routers
                            that read something else than the hidden state. Else the device: the
                            same experts, weights within a rounding of f32 */
+    bool bf16_rule;     /* reference: what enters experts is rounded as kernels with bf16 operands
+                           round it (PLEC_REFERENCE_BF16). Else nothing is */
     const uint32_t *layers; /* [n_layers] layers to bind; NULL: every layer */
     size_t n_layers;
     struct plec_stream_options stream; /* device_budget 0: experts are used where their files are

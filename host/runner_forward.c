@@ -255,7 +255,9 @@ static enum plec_status compute(struct plec_runner *runner, struct plec_runner_l
                                                 .weights = runner->weights,
                                                 .routed_only = args->routed_only,
                                                 .y = args->out,
-                                                .scratch = runner->scratch};
+                                                .scratch = runner->scratch,
+                                                .rule = runner->bf16_rule ? PLEC_REFERENCE_BF16
+                                                                          : PLEC_REFERENCE_EXACT};
         plec_reference_layer(&reference);
         return PLEC_OK;
     }

@@ -28,7 +28,7 @@ struct plec_runner {
     pthread_mutex_t lock; /* over busy */
     pthread_cond_t idle;  /* by CLOCK_MONOTONIC */
     bool busy;            /* one forward at a time: the buffers below are its own */
-    bool reference;
+    bool reference, bf16_rule;
     struct plec_tracer *tracer; /* NULL: nobody is told */
     struct plec_device *device; /* NULL on the reference */
     bool needs_upload;          /* of the device */

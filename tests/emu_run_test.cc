@@ -229,6 +229,77 @@ TEST(CudaTool, RunsTheBaselinesOfTheLibraryThatIsNamed) {
 }
 #endif
 
+/* One token, and two experts whose outputs cancel: rounding alone is further off than 4e-5. */
+ToolResult check_cancelling(const TempDir &dir, const std::string &seed,
+                            std::vector<std::string> more = {}) {
+    const int32_t ids[] = {0, 1};
+    const float weights[] = {0.5f, 0.5f};
+    std::string at_ids = dir.path("ids.npy"), at_weights = dir.path("weights.npy");
+    EXPECT_EQ(plec_npy_write(at_ids.c_str(), PLEC_NPY_I32, ids, 1, 2, nullptr), PLEC_OK);
+    EXPECT_EQ(plec_npy_write(at_weights.c_str(), PLEC_NPY_F32, weights, 1, 2, nullptr), PLEC_OK);
+    std::vector<std::string> args = {"run",       data_path("lyrw/09_fmt10_mxfp8_paired.lyrw"),
+                                     "--random",  "1",
+                                     "--seed",    seed,
+                                     "--ids",     at_ids,
+                                     "--weights", at_weights,
+                                     "--device",  "cuda",
+                                     "--check"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(tool(), args);
+}
+
+bool is_null(const Json &json, const char *name) {
+    return json_is_null(json_object_get(json.get(), name));
+}
+
+TEST(CudaTool, CheckDoesNotFailByTheRoundingOfCancellingOutputs) {
+    TempDir dir;
+    int n_rounded = 0;
+    for (int seed = 0; seed < 40; seed++) {
+        ToolResult result = check_cancelling(dir, std::to_string(seed), {"--json"});
+        ASSERT_EQ(result.exit_status, 0) << seed << ": " << result.out << result.err;
+        Json json(result.out);
+        EXPECT_TRUE(json_is_true(json_object_get(json.get(), "within")));
+        double nmse = json_real_value(json_object_get(json.get(), "nmse"));
+        bool rounded = !is_null(json, "nmse_rounded");
+        EXPECT_EQ(rounded, nmse > 4e-5) << seed;
+        EXPECT_EQ(rounded, !is_null(json, "note")) << seed;
+        EXPECT_LT(json_real_value(json_object_get(json.get(), "nmse_rounded")), 1e-7) << seed;
+        n_rounded += rounded;
+    }
+    EXPECT_GT(n_rounded, 0);
+    ToolResult text = check_cancelling(dir, "29");
+    for (const char *part : {"above the tolerance of 4e-05", "rounds as this device does: below",
+                             "the difference is that rounding"})
+        EXPECT_NE(text.out.find(part), std::string::npos) << part << ": " << text.out;
+}
+
+TEST(CudaTool, CheckHoldsATolerancesOwnWordWhateverRounds) {
+    TempDir dir;
+    ToolResult result = check_cancelling(dir, "29", {"--tolerance", "4e-5", "--json"});
+    EXPECT_EQ(result.exit_status, 1) << result.out << result.err;
+    EXPECT_TRUE(is_null(Json(result.out), "nmse_rounded")) << result.out;
+}
+
+#ifndef PLEC_ON_GPU
+/* The baseline of grouped products rounds them to bf16 as well, which no kernel may: planted so. */
+TEST(CudaTool, CheckFailsAKernelThatRoundsMoreThanTheRule) {
+    TempDir dir;
+    const std::vector<std::string> planted = {"--rung", "cublas_grouped", "--cublas",
+                                              PLEC_CUBLAS_STANDIN};
+    ToolResult text = check_cancelling(dir, "29", planted);
+    EXPECT_EQ(text.exit_status, 1) << text.out << text.err;
+    for (const char *part : {"rounds as this device does: not below 1e-07",
+                             "the difference is more than that rounding"})
+        EXPECT_NE(text.out.find(part), std::string::npos) << part << ": " << text.out;
+    std::vector<std::string> more = planted;
+    more.push_back("--json");
+    Json json(check_cancelling(dir, "29", more).out);
+    EXPECT_TRUE(json_is_false(json_object_get(json.get(), "within")));
+    EXPECT_GT(json_real_value(json_object_get(json.get(), "nmse_rounded")), 1e-7);
+}
+#endif
+
 /* A GPU where there is one; no emulated one, which is slower than the CPU. */
 TEST(CudaTool, IsWhatAutoTakesWhereThereIsAGpu) {
     ToolResult result = run_program(tool(), {"run", data_path("run/run01_sigmoid_two_segments"),

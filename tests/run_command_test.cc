@@ -17,10 +17,11 @@ using namespace plec_test;
 
 namespace {
 
-const char *const KEYS[] = {
-    "path",        "kind",        "profile", "layer",          "device",  "kernels",   "tokens",
-    "hidden_size", "experts",     "slots",   "shared_experts", "routing", "programme", "activation",
-    "output",      "output_norm", "nmse",    "tolerance",      "within",  "stream",    "graphs"};
+const char *const KEYS[] = {"path",           "kind",    "profile",      "layer",      "device",
+                            "kernels",        "tokens",  "hidden_size",  "experts",    "slots",
+                            "shared_experts", "routing", "programme",    "activation", "output",
+                            "output_norm",    "nmse",    "nmse_rounded", "tolerance",  "within",
+                            "note",           "stream",  "graphs"};
 
 std::string case_path(const std::string &file = "") {
     return data_path("run/run01_sigmoid_two_segments") + (file.empty() ? "" : "/" + file);

@@ -20,6 +20,16 @@ struct plec_run_options {
     bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
 };
 
+/* How far an output is from the reference. A device may round what enters experts to bf16: where
+ * that alone can have led further off than is allowed, the reference is asked once more, rounding
+ * as the device does. */
+struct plec_run_check {
+    bool done, rounded;        /* done: nmse is set; rounded: nmse_rounded is too */
+    double nmse, nmse_rounded; /* infinity: some value is not finite */
+};
+/* What an output may be off the reference that rounds as its device does. */
+#define PLEC_RUN_ROUNDED_TOLERANCE 1e-7
+
 /* One run: what was read, what came out. */
 struct plec_run {
     struct plec_run_options o;
@@ -29,10 +39,9 @@ struct plec_run {
     const struct plec_bound_layer *bound;
     struct plec_layer_info info;
     struct plec_array x, router_input, tokens, ids, weights; /* given */
-    struct plec_array y, ids_out, weights_out, y_reference;  /* made */
+    struct plec_array y, ids_out, weights_out;               /* made */
     uint32_t n_slots;
-    bool checked;
-    double nmse;
+    struct plec_run_check check;
 };
 
 /* Opens the container, reads the arrays, runs the layer, writes the results, and checks them when
@@ -40,8 +49,17 @@ struct plec_run {
 PLEC_MUST_USE enum plec_status plec_run_execute(struct plec_run *run, struct plec_error *err);
 void plec_run_close(struct plec_run *run);
 
-/* Whether the error is in the tolerance; of a run that was checked. */
+/* Runs all tokens through a runner of its own on the reference, into y, which it makes. bf16_rule:
+ * rounding as struct plec_runner_options says. */
+PLEC_MUST_USE enum plec_status plec_run_reference(struct plec_array *y, const struct plec_run *run,
+                                                  bool bf16_rule, struct plec_error *err);
+/* Fills run->check; the tolerance is the default's where none was given, and so set. */
+PLEC_MUST_USE enum plec_status plec_run_check(struct plec_run *run, struct plec_error *err);
+/* Whether the output of a run that was checked is right, and in words what rounding has to do with
+ * it; NULL: nothing. */
 bool plec_run_within(const struct plec_run *run);
+const char *plec_run_note(const struct plec_run *run);
+
 void plec_run_print(const struct plec_run *run);
 int plec_run_print_json(const struct plec_run *run);
 

@@ -4,10 +4,6 @@
 #include "tools/plectrum/json_stream.h"
 #include "tools/plectrum/run.h"
 
-bool plec_run_within(const struct plec_run *run) {
-    return run->nmse <= run->o.tolerance;
-}
-
 static const char *routing_name(const struct plec_run *run) {
     if (run->ids.values != NULL) return "caller";
     return run->bound->dense ? "dense" : "router";
@@ -29,10 +25,11 @@ static json_t *stream_or_null(const struct plec_run *run) {
 }
 
 int plec_run_print_json(const struct plec_run *run) {
+    const struct plec_run_check *check = &run->check;
     const struct plec_layer *layer = &run->bound->layer;
     return plec_cli_print_json(json_pack(
         "{s:o, s:s, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
         "path", text_or_null(run->o.path), "kind",
         plec_container_kind_name(plec_container_get_kind(run->container)), "profile",
         text_or_null(run->o.profile), "layer", (json_int_t)run->o.layer, "device",
@@ -44,10 +41,24 @@ int plec_run_print_json(const struct plec_run *run) {
         text_or_null(run->info.programme), "activation",
         plec_activation_name(layer->routed.maths.activation), "output", text_or_null(run->o.output),
         "output_norm", real_or_null(true, plec_array_norm(&run->y)), "nmse",
-        real_or_null(run->checked, run->nmse), "tolerance",
-        real_or_null(run->checked, run->o.tolerance), "within",
-        run->checked ? json_boolean(plec_run_within(run)) : json_null(), "stream",
-        stream_or_null(run), "graphs", plec_graphs_json(run->runner)));
+        real_or_null(check->done, check->nmse), "nmse_rounded",
+        real_or_null(check->rounded, check->nmse_rounded), "tolerance",
+        real_or_null(check->done, run->o.tolerance), "within",
+        check->done ? json_boolean(plec_run_within(run)) : json_null(), "note",
+        text_or_null(plec_run_note(run)), "stream", stream_or_null(run), "graphs",
+        plec_graphs_json(run->runner)));
+}
+
+static void print_check(const struct plec_run *run) {
+    const struct plec_run_check *check = &run->check;
+    printf("NMSE         %.3g against the reference%s: %s the tolerance of %g\n", check->nmse,
+           run->o.how.device.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",
+           check->nmse <= run->o.tolerance ? "within" : "above", run->o.tolerance);
+    if (!check->rounded) return;
+    printf("rounded      %.3g against the reference that rounds as this device does: %s %g\n",
+           check->nmse_rounded, plec_run_within(run) ? "below" : "not below",
+           PLEC_RUN_ROUNDED_TOLERANCE);
+    printf("             %s\n", plec_run_note(run));
 }
 
 void plec_run_print(const struct plec_run *run) {
@@ -67,8 +78,5 @@ void plec_run_print(const struct plec_run *run) {
         printf("graphs       %llu captured; %llu steps replayed, %llu launched kernel by kernel\n",
                (unsigned long long)graphs.captured, (unsigned long long)graphs.replayed,
                (unsigned long long)graphs.launched);
-    if (!run->checked) return;
-    printf("NMSE         %.3g against the reference%s: %s the tolerance of %g\n", run->nmse,
-           run->o.how.device.device == PLEC_RUN_REFERENCE ? ", which is this device itself" : "",
-           plec_run_within(run) ? "within" : "above", run->o.tolerance);
+    if (run->check.done) print_check(run);
 }

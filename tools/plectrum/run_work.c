@@ -1,14 +1,10 @@
-/* run_work.c: what `plectrum run` does: reads a container and arrays, runs a layer, writes what
- * came out, and holds it against the reference. */
+/* run_work.c: what `plectrum run` does: reads a container and arrays, runs a layer, and writes what
+ * came out. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/plectrum/progress.h"
 #include "tools/plectrum/run.h"
-
-/* How far from the exact reference a path may be: in f32, and with x and the activation rounded to
- * bf16. */
-static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
 
 /* --- the command line ------------------------------------------------------------------------- */
 
@@ -80,7 +76,8 @@ static uint32_t step_tokens(const struct plec_run *run, enum plec_run_device dev
 }
 
 static enum plec_status open_runner(struct plec_runner **out, const struct plec_run *run,
-                                    enum plec_run_device device, struct plec_error *err) {
+                                    enum plec_run_device device, bool bf16_rule,
+                                    struct plec_error *err) {
     /* The reference that checks reads experts where they are mapped, and has nothing to say. */
     bool checks = device == PLEC_RUN_REFERENCE && run->o.how.device.device != PLEC_RUN_REFERENCE;
     bool streams = run->o.how.stream.device_budget != 0 && !checks;
@@ -89,6 +86,7 @@ static enum plec_status open_runner(struct plec_runner **out, const struct plec_
         .max_slots = run->ids.cols,
         .layers = &run->o.layer,
         .n_layers = 1,
+        .bf16_rule = bf16_rule,
         .stream = streams ? run->o.how.stream : (struct plec_stream_options){0},
         .tracer = run->runner == NULL ? plec_tracing_tracer(run->tracing) : NULL, /* no check */
         .log = streams || run->o.how.device.rung != NULL ? plec_cli_log() : (struct plec_log){0}};
@@ -206,22 +204,18 @@ static enum plec_status write_results(const struct plec_run *run, struct plec_er
     return status;
 }
 
-/* The same input through a runner of its own on the reference. */
-static enum plec_status check_against_reference(struct plec_run *run, struct plec_error *err) {
+enum plec_status plec_run_reference(struct plec_array *y, const struct plec_run *run,
+                                    bool bf16_rule, struct plec_error *err) {
     struct plec_runner *reference = NULL;
-    enum plec_status status =
-        plec_array_make(&run->y_reference, PLEC_NPY_F32, run->y.rows, run->y.cols, err);
-    if (status == PLEC_OK) status = open_runner(&reference, run, PLEC_RUN_REFERENCE, err);
+    enum plec_status status = plec_array_make(y, PLEC_NPY_F32, run->y.rows, run->y.cols, err);
     if (status == PLEC_OK)
-        status = forward(run, reference, PLEC_RUN_REFERENCE, &run->y_reference, false, err);
+        status = open_runner(&reference, run, PLEC_RUN_REFERENCE, bf16_rule, err);
+    if (status == PLEC_OK) status = forward(run, reference, PLEC_RUN_REFERENCE, y, false, err);
     plec_runner_close(reference);
-    if (status != PLEC_OK) return status;
-    run->checked = true;
-    run->nmse = plec_array_nmse(&run->y, &run->y_reference);
-    return PLEC_OK;
+    return status;
 }
 
-/* Binding is told once; the second runner of --check binds the same layer again. */
+/* Binding is told once; the runners of --check bind the same layer again. */
 static void say_while_unbound(void *user, enum plec_log_level level, const char *message) {
     const struct plec_run *run = user;
     if (run->bound == NULL && level == PLEC_LOG_RUN) plec_cli_say("%s", message);
@@ -236,15 +230,12 @@ static enum plec_status prepare(struct plec_run *run, struct plec_error *err) {
     if (status == PLEC_OK) status = choose_layer(run, err);
     if (status == PLEC_OK) status = load_tokens(run, err);
     if (status != PLEC_OK) return status;
-    status = open_runner(&run->runner, run, run->o.how.device.device, err);
+    status = open_runner(&run->runner, run, run->o.how.device.device, false, err);
     if (status != PLEC_OK) {
         if (status != PLEC_NO_DEVICE) plec_error_context(err, "%s", run->o.path);
         return status;
     }
     run->bound = plec_runner_layer(run->runner, run->o.layer);
-    if (!run->o.tolerance_given)
-        run->o.tolerance =
-            plec_runner_device(run->runner) == PLEC_RUN_CUDA ? bf16_tolerance : f32_tolerance;
     plec_tracing_name_device(run->tracing, plec_runner_device_name(run->runner));
     status = load_vectors(run, err);
     return status == PLEC_OK ? make_results(run, err) : status;
@@ -261,14 +252,13 @@ enum plec_status plec_run_execute(struct plec_run *run, struct plec_error *err) 
         *err = write_error;
         return written;
     }
-    if (status == PLEC_OK && run->o.check) status = check_against_reference(run, err);
-    return status;
+    return status == PLEC_OK && run->o.check ? plec_run_check(run, err) : status;
 }
 
 void plec_run_close(struct plec_run *run) {
     struct plec_array *arrays[] = {&run->x,       &run->router_input, &run->tokens,
                                    &run->ids,     &run->weights,      &run->y,
-                                   &run->ids_out, &run->weights_out,  &run->y_reference};
+                                   &run->ids_out, &run->weights_out};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         plec_array_free(arrays[i]);
     plec_runner_close(run->runner);
