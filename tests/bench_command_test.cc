@@ -284,21 +284,36 @@ TEST(BenchCommand, TellsAPersonTheSame) {
         EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
-TEST(BenchCommand, AnOutputOfZerosIsAnError) {
+/* bench of two layers, all weights of the second made of one byte. */
+ToolResult bench_spoilt(uint8_t byte) {
     StreamModel model;
     ToolResult inspected = run_tool({"inspect", "--json", model.file(1)});
-    ASSERT_EQ(inspected.exit_status, 0) << inspected.err;
+    EXPECT_EQ(inspected.exit_status, 0) << inspected.err;
     Json view(inspected.out);
     size_t start = size_t(json_integer_value(json_object_get(view.get(), "payload_start")));
     std::vector<uint8_t> bytes = read_file(model.file(1));
-    std::fill(bytes.begin() + long(start), bytes.end(), uint8_t(0));
+    std::fill(bytes.begin() + long(start), bytes.end(), byte);
     write_file(model.file(1), bytes.data(), bytes.size());
-    ToolResult result = bench(model.path(), {});
+    return bench(model.path(), {});
+}
+
+TEST(BenchCommand, AnOutputOfZerosIsAnError) {
+    ToolResult result = bench_spoilt(0);
     EXPECT_EQ(result.exit_status, 1);
     EXPECT_EQ(result.out, "");
-    EXPECT_NE(result.err.find("layer 1: the output's norm is 0 in step 0 of 1 token"),
+    EXPECT_NE(result.err.find("layer 1 in step 0 of 1 token: ZeroNorm: all values of the output "
+                              "are 0"),
               std::string::npos)
         << result.err;
+}
+
+TEST(BenchCommand, AnOutputThatIsNotFiniteIsAnErrorByTheNameThatRunGivesIt) {
+    ToolResult result = bench_spoilt(0x7F);
+    EXPECT_EQ(result.exit_status, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find("layer 1 in step 0 of 1 token: OutputNotFinite: "), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find("the first in column 0 of token 0"), std::string::npos) << result.err;
 }
 
 TEST(BenchCommand, MeasuresTheMemoryWhenNoLimitIsGiven) {

@@ -1,7 +1,6 @@
 /* `plectrum run` as scripts see it: exit statuses, messages, JSON keys, files written. */
 #include "tests/support/bank_files.h"
-#include "tests/support/data.h"
-#include "tools/plectrum/npy.h"
+#include "tests/support/run_case.h"
 
 #include <gtest/gtest.h>
 
@@ -17,47 +16,11 @@ using namespace plec_test;
 
 namespace {
 
-const char *const KEYS[] = {"path",           "kind",    "profile",      "layer",      "device",
-                            "kernels",        "tokens",  "hidden_size",  "experts",    "slots",
-                            "shared_experts", "routing", "programme",    "activation", "output",
-                            "output_norm",    "nmse",    "nmse_rounded", "tolerance",  "within",
-                            "note",           "stream",  "graphs"};
-
-std::string case_path(const std::string &file = "") {
-    return data_path("run/run01_sigmoid_two_segments") + (file.empty() ? "" : "/" + file);
-}
-
-/* run <path> --layer 3 --input x.npy and more. */
-ToolResult run_case(std::vector<std::string> more, const std::string &input = case_path("x.npy")) {
-    std::vector<std::string> args = {"run", case_path(), "--layer", "3", "--input", input};
-    args.insert(args.end(), more.begin(), more.end());
-    return run_tool(args);
-}
-
-void expect_message(const ToolResult &result, int status, const std::vector<std::string> &parts) {
-    EXPECT_EQ(result.exit_status, status) << result.out << result.err;
-    EXPECT_EQ(result.out, "");
-    for (const std::string &part : parts)
-        EXPECT_NE(result.err.find(part), std::string::npos) << part << ": " << result.err;
-}
-
-std::string save_f32(const TempDir &dir, const std::string &name, const std::vector<float> &values,
-                     uint64_t rows, uint64_t cols) {
-    plec_error err = {};
-    EXPECT_EQ(plec_npy_write(dir.path(name).c_str(), PLEC_NPY_F32, values.data(), rows, cols, &err),
-              PLEC_OK)
-        << err.message;
-    return dir.path(name);
-}
-
-std::string save_i32(const TempDir &dir, const std::string &name,
-                     const std::vector<int32_t> &values, uint64_t rows, uint64_t cols) {
-    plec_error err = {};
-    EXPECT_EQ(plec_npy_write(dir.path(name).c_str(), PLEC_NPY_I32, values.data(), rows, cols, &err),
-              PLEC_OK)
-        << err.message;
-    return dir.path(name);
-}
+const char *const KEYS[] = {
+    "path",         "kind",        "profile", "layer",       "device",         "kernels",
+    "tokens",       "hidden_size", "experts", "slots",       "shared_experts", "routing",
+    "programme",    "activation",  "output",  "output_norm", "not_finite",     "nmse",
+    "nmse_rounded", "tolerance",   "within",  "note",        "stream",         "graphs"};
 
 TEST(RunCommand, EveryRunnableFixtureIsRight) {
     TempDir dir;
@@ -106,18 +69,6 @@ TEST(RunCommand, JsonHasEveryKeyInOrder) {
         EXPECT_EQ(json_is_true(json_object_get(object.get(), "within")), check);
         EXPECT_NEAR(json_real_value(json_object_get(object.get(), "output_norm")), 397.487, 1e-2);
     }
-}
-
-TEST(RunCommand, CheckAboveTheToleranceIsOne) {
-    ToolResult result = run_case({"--check", "--device", "cpu"});
-    EXPECT_EQ(result.exit_status, 0) << result.err;
-    EXPECT_NE(result.out.find("within the tolerance of 1e-09"), std::string::npos) << result.out;
-    result = run_case({"--check", "--device", "cpu", "--tolerance", "0"});
-    EXPECT_EQ(result.exit_status, 1) << result.out << result.err;
-    EXPECT_NE(result.out.find("above"), std::string::npos) << result.out;
-    result = run_case({"--check", "--device", "reference", "--tolerance", "0"});
-    EXPECT_EQ(result.exit_status, 0);
-    EXPECT_NE(result.out.find("which is this device itself"), std::string::npos) << result.out;
 }
 
 TEST(RunCommand, BadUsageIsTwo) {
@@ -218,26 +169,6 @@ TEST(RunCommand, BadIdsNameTokenSlotAndId) {
         expect_message(run_case({"--ids", save_i32(dir, "i.npy", ids, 6, 4), "--weights",
                                  case_path("weights.npy")}),
                        3, {"BadExpertId", "token 4 slot 1: id " + std::to_string(bad)});
-    }
-}
-
-TEST(RunCommand, NanInputNamesItsTokenAndWritesTheOtherRows) {
-    TempDir dir;
-    std::vector<float> x = read_npy(case_path("x.npy")).f32();
-    x[2 * 64 + 9] = std::numeric_limits<float>::quiet_NaN();
-    std::string input = save_f32(dir, "x.npy", x, 6, 64);
-    for (const char *device : {"reference", "cpu"}) {
-        expect_message(
-            run_case({"--device", device, "--output", dir.path("y.npy"), "--check"}, input), 3,
-            {"NanScores", "token 2"});
-        std::vector<double> y = read_npy(dir.path("y.npy")).values;
-        std::vector<double> expected = read_npy(case_path("y.npy")).values;
-        for (size_t i = 0; i < y.size(); i++) {
-            EXPECT_EQ(std::isnan(y[i]), i / 64 == 2) << i;
-            if (i / 64 != 2) {
-                EXPECT_NEAR(y[i], expected[i], 1e-3);
-            }
-        }
     }
 }
 

@@ -122,6 +122,22 @@ void plec_array_free(struct plec_array *array) {
     memset(array, 0, sizeof *array);
 }
 
+static bool is_finite_at(const struct plec_array *array, size_t i) {
+    if (array->type == PLEC_NPY_F16)
+        return (((const uint16_t *)array->values)[i] & 0x7C00) != 0x7C00;
+    return isfinite(((const float *)array->values)[i]);
+}
+
+uint32_t plec_array_not_finite(uint32_t *first, const struct plec_array *array, uint32_t row) {
+    uint32_t n = 0;
+    for (uint32_t col = array->cols; col-- > 0;) {
+        if (is_finite_at(array, (size_t)row * array->cols + col)) continue;
+        *first = col;
+        n++;
+    }
+    return n;
+}
+
 double plec_array_norm(const struct plec_array *array) {
     const float *values = array->values;
     double sum = 0;

@@ -42,6 +42,9 @@ PLEC_MUST_USE enum plec_status plec_array_make(struct plec_array *out, enum plec
 PLEC_MUST_USE enum plec_status plec_array_widen(struct plec_array *array, struct plec_error *err);
 void plec_array_free(struct plec_array *array);
 
+/* How many values of a row of an f32 or f16 array are not finite; *first: the first one's column.
+ */
+uint32_t plec_array_not_finite(uint32_t *first, const struct plec_array *array, uint32_t row);
 /* sqrt of the sum of squares of an f32 array. */
 double plec_array_norm(const struct plec_array *array);
 /* sum (a - b)^2 / sum b^2 of two f32 arrays of one shape; sum (a - b)^2 when b is all zero;

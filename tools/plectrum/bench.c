@@ -340,7 +340,9 @@ int plec_command_bench(int argc, char **argv) {
             leave = report(bench);
         } else {
             leave = plec_cli_error(&err);
-            if (strcmp(err.name, "ZeroNorm") == 0) leave = PLEC_EXIT_FOUND;
+            bool wrong =
+                strcmp(err.name, "ZeroNorm") == 0 || strcmp(err.name, "OutputNotFinite") == 0;
+            if (wrong) leave = PLEC_EXIT_FOUND;
         }
         if (close_bench(bench, &err) != PLEC_OK) {
             int failed = plec_cli_error(&err);

@@ -98,8 +98,8 @@ struct plec_bench_step {
     double seconds, norm; /* norm: of the last layer's output */
     uint64_t active_bytes;
 };
-/* One step of n_tokens through all layers. PLEC_BAD_INPUT "ZeroNorm" when an output is all zeros or
- * not finite; statuses of plec_runner_forward. */
+/* One step of n_tokens through all layers. PLEC_BAD_INPUT "ZeroNorm" when an output is all
+ * zeros, "OutputNotFinite"; statuses of plec_runner_forward. */
 PLEC_MUST_USE enum plec_status plec_bench_work_step(struct plec_bench_step *out,
                                                     struct plec_bench_work *work, uint32_t n_tokens,
                                                     struct plec_error *err);

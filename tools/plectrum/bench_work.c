@@ -1,6 +1,5 @@
 /* bench_work.c: what a benchmark gives a runner: hidden states, a routing, and an eye on what comes
  * out. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -418,19 +417,35 @@ static enum plec_status record_step(struct plec_bench_work *work, uint32_t i, ui
     return status;
 }
 
-static enum plec_status check_norm(struct plec_bench_step *out, const struct plec_bench_work *work,
-                                   const struct plec_bench_layer *layer, uint32_t n_tokens,
-                                   struct plec_error *err) {
+/* The output of a layer is all finite, and not all zeros. */
+static enum plec_status check_output(struct plec_bench_step *out,
+                                     const struct plec_bench_work *work,
+                                     const struct plec_bench_layer *layer, uint32_t n_tokens,
+                                     struct plec_error *err) {
     struct plec_array y = {.type = PLEC_NPY_F32,
                            .rows = n_tokens,
                            .cols = layer->bound->layer.hidden_size,
                            .values = work->y};
+    uint64_t n_bad = 0;
+    uint32_t token = 0, column = 0;
+    for (uint32_t t = n_tokens; t-- > 0;) {
+        uint32_t n = plec_array_not_finite(&column, &y, t);
+        if (n > 0) token = t;
+        n_bad += n;
+    }
     out->norm = plec_array_norm(&y);
-    if (isfinite(out->norm) && out->norm > 0) return PLEC_OK;
-    return plec_fail(err, PLEC_BAD_INPUT, "ZeroNorm",
-                     "%s: layer %u: the output's norm is %g in step %llu of %u token%s",
-                     work->options->path, layer->number, out->norm,
-                     (unsigned long long)work->n_steps, n_tokens, n_tokens == 1 ? "" : "s");
+    if (n_bad == 0 && out->norm > 0) return PLEC_OK;
+    if (n_bad == 0)
+        (void)plec_fail(err, PLEC_BAD_INPUT, "ZeroNorm", "all values of the output are 0");
+    else
+        (void)plec_fail(err, PLEC_BAD_INPUT, "OutputNotFinite",
+                        "%llu of %llu values, the first in column %u of token %u",
+                        (unsigned long long)n_bad, (unsigned long long)y.rows * y.cols, column,
+                        token);
+    plec_error_context(err, "%s: layer %u in step %llu of %u token%s", work->options->path,
+                       layer->number, (unsigned long long)work->n_steps, n_tokens,
+                       n_tokens == 1 ? "" : "s");
+    return PLEC_BAD_INPUT;
 }
 
 /* One layer of the step. Only the forward is timed. */
@@ -461,7 +476,7 @@ static enum plec_status step_layer(struct plec_bench_step *out, struct plec_benc
         return status;
     }
     out->active_bytes += count_used(work, layer, n_tokens, n_slots);
-    status = check_norm(out, work, layer, n_tokens, err);
+    status = check_output(out, work, layer, n_tokens, err);
     return status == PLEC_OK ? record_step(work, i, n_tokens, n_slots, err) : status;
 }
 

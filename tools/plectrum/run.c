@@ -36,7 +36,11 @@ static const struct plec_cli_command command = {
         "(--router-input: for gemma4 the attention output before its norm, for smallthinker the "
         "block's input), and some layers of deepseek4 choose by token id (--tokens).\n\n"
         "A token with a NaN in its hidden state or its scores is named, its row of the output is "
-        "NaN, the other rows are right, and the exit status is 3.\n\n"
+        "NaN, the other rows are right, and the exit status is 3. Any other value of the output "
+        "that is "
+        "not finite is told, with how many there are and where the first is; the exit status is "
+        "then "
+        "1, unless every such token was given what is not finite.\n\n"
         "With --device-budget the routed experts do not stay where the file is mapped, but are "
         "read "
         "into host memory and copied to the device in extents, as steps need them; the output is "
@@ -56,7 +60,8 @@ static const struct plec_cli_command command = {
         "null "
         "on the reference), tokens, hidden_size, experts, slots, shared_experts, routing (router, "
         "caller or dense), programme, activation, output, "
-        "output_norm, and of --check nmse (null where the output or the reference is not finite), "
+        "output_norm (null where it is not finite), not_finite (how many values of the output are "
+        "not), and of --check nmse (null where the output or the reference is not finite), "
         "nmse_rounded (against the reference that rounds; null where it was not asked), tolerance, "
         "within (true or false) and note (what rounding explains, or null), all null without it; "
         "and stream, "
@@ -64,7 +69,8 @@ static const struct plec_cli_command command = {
         "stalls; and graphs, null where the device has none: how many were captured, steps that "
         "replayed one, and steps launched kernel by kernel.",
     .exit_status = "0  done\n"
-                   "1  --check found the output further from the reference than it allows\n"
+                   "1  --check found the output further from the reference than it allows, or the\n"
+                   "   output is not finite\n"
                    "3  the container or an array cannot be read or is refused; no such layer, "
                    "wrong input\n   width, bad ids, NaN",
     .examples = "$ plectrum run model.vindex --layer 3 --input x.npy --output y.npy --check\n"
@@ -154,7 +160,8 @@ static int report(const struct plec_run *run) {
     else
         plec_run_print(run);
     if (failed != PLEC_EXIT_OK) return failed;
-    return run->check.done && !plec_run_within(run) ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
+    bool wrong = run->not_finite.n > 0 && !run->not_finite.given;
+    return wrong || (run->check.done && !plec_run_within(run)) ? PLEC_EXIT_FOUND : PLEC_EXIT_OK;
 }
 
 int plec_command_run(int argc, char **argv) {
@@ -167,6 +174,7 @@ int plec_command_run(int argc, char **argv) {
         plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
     leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
+    plec_run_say_not_finite(&run);
     plec_run_close(&run);
     /* After the runner: what it had begun has ended. */
     if (plec_tracing_close(run.tracing, &err) != PLEC_OK) {

@@ -20,6 +20,13 @@ struct plec_run_options {
     bool layer_given, random_given, seed_given, step_given, tolerance_given, check, json;
 };
 
+/* Values of the output that are not finite, in rows of tokens that could be routed. */
+struct plec_run_not_finite {
+    uint64_t n;
+    uint32_t token, column; /* of the first */
+    bool given;             /* what every such token was given is not finite either */
+};
+
 /* How far an output is from the reference. A device may round what enters experts to bf16: where
  * that alone can have led further off than is allowed, the reference is asked once more, rounding
  * as the device does. */
@@ -41,6 +48,7 @@ struct plec_run {
     struct plec_array x, router_input, tokens, ids, weights; /* given */
     struct plec_array y, ids_out, weights_out;               /* made */
     uint32_t n_slots;
+    struct plec_run_not_finite not_finite;
     struct plec_run_check check;
 };
 
@@ -53,6 +61,8 @@ void plec_run_close(struct plec_run *run);
  * rounding as struct plec_runner_options says. */
 PLEC_MUST_USE enum plec_status plec_run_reference(struct plec_array *y, const struct plec_run *run,
                                                   bool bf16_rule, struct plec_error *err);
+/* Fills run->not_finite. */
+void plec_run_find_not_finite(struct plec_run *run);
 /* Fills run->check; the tolerance is the default's where none was given, and so set. */
 PLEC_MUST_USE enum plec_status plec_run_check(struct plec_run *run, struct plec_error *err);
 /* Whether the output of a run that was checked is right, and in words what rounding has to do with
@@ -60,6 +70,8 @@ PLEC_MUST_USE enum plec_status plec_run_check(struct plec_run *run, struct plec_
 bool plec_run_within(const struct plec_run *run);
 const char *plec_run_note(const struct plec_run *run);
 
+/* What of the output is not finite, on stderr; nothing where all is. */
+void plec_run_say_not_finite(const struct plec_run *run);
 void plec_run_print(const struct plec_run *run);
 int plec_run_print_json(const struct plec_run *run);
 

@@ -1,5 +1,5 @@
-/* run_check.c: an output held against the reference: what --check allows, and what rounding has to
- * do with it. */
+/* run_check.c: whether an output is finite, and held against the reference: what --check allows,
+ * and what rounding has to do with it. */
 #include <math.h>
 
 #include "tools/plectrum/run.h"
@@ -7,6 +7,31 @@
 /* How far from the exact reference a path may be: in f32, and with what enters experts rounded to
  * bf16. */
 static const double f32_tolerance = 1e-9, bf16_tolerance = 4e-5;
+
+static bool was_given_finite(const struct plec_run *run, uint32_t token) {
+    uint32_t column;
+    if (plec_array_not_finite(&column, &run->x, token) > 0) return false;
+    return run->router_input.values == NULL ||
+           plec_array_not_finite(&column, &run->router_input, token) == 0;
+}
+
+/* A token without a routing has a row of NaN, and an error that names it. */
+static bool was_routed(const struct plec_run *run, uint32_t token) {
+    const int32_t *ids = run->ids_out.values;
+    return run->n_slots == 0 || ids[(size_t)token * run->n_slots] >= 0;
+}
+
+void plec_run_find_not_finite(struct plec_run *run) {
+    struct plec_run_not_finite found = {.given = true};
+    for (uint32_t t = 0; t < run->y.rows; t++) {
+        uint32_t column, n = was_routed(run, t) ? plec_array_not_finite(&column, &run->y, t) : 0;
+        if (n == 0) continue;
+        if (found.n == 0) found.token = t, found.column = column;
+        found.n += n;
+        found.given = found.given && !was_given_finite(run, t);
+    }
+    run->not_finite = found;
+}
 
 static bool bank_rounds(const struct plec_bank *bank) {
     bool rounds = false;

@@ -28,8 +28,8 @@ int plec_run_print_json(const struct plec_run *run) {
     const struct plec_run_check *check = &run->check;
     const struct plec_layer *layer = &run->bound->layer;
     return plec_cli_print_json(json_pack(
-        "{s:o, s:s, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:s, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:I, "
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "path", text_or_null(run->o.path), "kind",
         plec_container_kind_name(plec_container_get_kind(run->container)), "profile",
         text_or_null(run->o.profile), "layer", (json_int_t)run->o.layer, "device",
@@ -40,13 +40,22 @@ int plec_run_print_json(const struct plec_run *run) {
         (json_int_t)layer->shared.n_entries, "routing", routing_name(run), "programme",
         text_or_null(run->info.programme), "activation",
         plec_activation_name(layer->routed.maths.activation), "output", text_or_null(run->o.output),
-        "output_norm", real_or_null(true, plec_array_norm(&run->y)), "nmse",
-        real_or_null(check->done, check->nmse), "nmse_rounded",
-        real_or_null(check->rounded, check->nmse_rounded), "tolerance",
+        "output_norm", real_or_null(true, plec_array_norm(&run->y)), "not_finite",
+        (json_int_t)run->not_finite.n, "nmse", real_or_null(check->done, check->nmse),
+        "nmse_rounded", real_or_null(check->rounded, check->nmse_rounded), "tolerance",
         real_or_null(check->done, run->o.tolerance), "within",
         check->done ? json_boolean(plec_run_within(run)) : json_null(), "note",
         text_or_null(plec_run_note(run)), "stream", stream_or_null(run), "graphs",
         plec_graphs_json(run->runner)));
+}
+
+void plec_run_say_not_finite(const struct plec_run *run) {
+    const struct plec_run_not_finite *found = &run->not_finite;
+    if (found->n == 0) return;
+    plec_cli_say("%s: OutputNotFinite: %llu of %llu values, the first in column %u of token %u%s",
+                 run->o.path, (unsigned long long)found->n,
+                 (unsigned long long)run->y.rows * run->y.cols, found->column, found->token,
+                 found->given ? "; what such tokens were given is not finite either" : "");
 }
 
 static void print_check(const struct plec_run *run) {

@@ -246,6 +246,7 @@ enum plec_status plec_run_execute(struct plec_run *run, struct plec_error *err) 
     if (status != PLEC_OK) return status;
     status = forward(run, run->runner, run->o.how.device.device, &run->y, true, err);
     if (status != PLEC_OK && strcmp(err->name, "NanScores") != 0) return status;
+    plec_run_find_not_finite(run);
     struct plec_error write_error;
     enum plec_status written = write_results(run, &write_error);
     if (written != PLEC_OK) {
