@@ -61,7 +61,8 @@ struct plec_device_options {
                   format without them runs on the next lower ones that it has; or a baseline,
                   cublas_loop or cublas_grouped, which run every format, with weights rounded
                   to bf16. CPU: plain is plain_c. NULL, "auto": the fastest */
-    const char *cublas; /* CUDA: file or name of the library of those baselines; NULL: the usual */
+    const char *cublas;     /* CUDA: path of the library of those baselines, one without a slash
+                               too; NULL: the usual names, where the loader looks */
     bool batch_invariant;   /* CUDA: a token's bits do not depend on how many rows its expert has:
                                kernels of one order of sums run all classes of rows of an operand,
                                faster ones of another order are left out */

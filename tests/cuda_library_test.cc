@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 namespace {
 
@@ -280,7 +282,9 @@ TEST(Rung, IsRefusedByNameWhereItIsNotThere) {
     EXPECT_EQ(refusal(options, &message), "NoCublas");
     EXPECT_NE(message.find("/nowhere/libcublas.so.13"), std::string::npos) << message;
     EXPECT_NE(message.find("cublas_loop"), std::string::npos) << message;
-    options.cublas = "libm.so.6";
+    Dl_info other; /* a library, but another one */
+    ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &other), 0);
+    options.cublas = other.dli_fname;
     EXPECT_EQ(refusal(options, &message), "NoCublas");
     EXPECT_NE(message.find("cublasDestroy_v2"), std::string::npos) << message;
     options.batch_invariant = true;
@@ -289,6 +293,34 @@ TEST(Rung, IsRefusedByNameWhereItIsNotThere) {
     options = with_rung("cublas_grouped");
     options.cublas = nullptr; /* none of a GPU's for an emulated device */
     EXPECT_EQ(refusal(options), "NoCublas");
+#endif
+}
+
+/* A pipe was waited for, and what has no slash was looked for where the loader looks. */
+TEST(Rung, TakesThePathOfARegularFileAlone) {
+    std::string message, folder = testing::TempDir() + "plectrum-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    std::string pipe = folder + "/pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    plec_device_options options = with_rung("cublas_loop");
+    const struct {
+        std::string path, why;
+    } cases[] = {{pipe, pipe + ": not a regular file"},
+                 {folder, folder + ": not a regular file"},
+                 {"libc.so.6", "libc.so.6: No such file"}};
+    for (const auto &c : cases) {
+        options.cublas = c.path.c_str();
+        EXPECT_EQ(refusal(options, &message), "NoCublas");
+        EXPECT_NE(message.find(c.why), std::string::npos) << message;
+    }
+    std::filesystem::remove_all(folder);
+#ifndef PLEC_ON_GPU
+    std::filesystem::path before = std::filesystem::current_path(), file = library;
+    std::filesystem::current_path(file.parent_path());
+    std::string name = file.filename();
+    options.cublas = name.c_str();
+    EXPECT_EQ(refusal(options, &message), "") << message;
+    std::filesystem::current_path(before);
 #endif
 }
 

@@ -82,7 +82,8 @@ TEST(RunCommand, BadUsageIsTwo) {
         {"run", path, "--layer", "3", "--input", x, "--weights", case_path("weights.npy")},
         {"run", path, "--layer", "three", "--input", x},
         {"run", path, "--layer", "3", "--input", x, "--device", "tpu"},
-        {"run", path, "--layer", "3", "--input", x, "--tolerance", "-1"},
+        {"run", path, "--layer", "3", "--input", x, "--check", "--tolerance", "-1"},
+        {"run", path, "--layer", "3", "--input", x, "--tolerance", "1"},
         {"run", path, "--layer", "3", "--input", x, "--frobnicate"},
         {"run", path, "more", "--layer", "3", "--input", x},
     };
@@ -92,6 +93,38 @@ TEST(RunCommand, BadUsageIsTwo) {
         EXPECT_NE(result.err, "");
     }
     EXPECT_EQ(run_tool({"run", "--help"}).exit_status, 0);
+}
+
+/* They were read, and changed nothing. */
+TEST(RunCommand, RefusesOptionsThatTheDeviceMakesNothingOf) {
+    expect_message(run_case({"--cublas", "x"}), 2, {"--cublas goes with --rung cublas_loop or"});
+    expect_message(run_case({"--cublas", "x", "--rung", "auto"}), 2, {"--cublas goes with"});
+    expect_message(run_case({"--cublas", "x", "--rung", "plain"}), 2, {"--cublas goes with"});
+    for (const char *device : {"cpu", "reference"})
+        expect_message(run_case({"--graphs", "off", "--device", device}), 2,
+                       {"--graphs goes with cuda", device});
+    for (const char *device : {"cuda", "reference"})
+        expect_message(run_case({"--threads", "1", "--device", device}), 2,
+                       {"--threads goes with the CPU", device});
+    ToolResult found =
+        run_program(tool_path(), {"run", case_path(), "--random", "1", "--graphs", "on"});
+    EXPECT_EQ(found.exit_status, 0) << found.err;
+    bool on_gpu = found.out.find(", on CUDA") != std::string::npos;
+    EXPECT_EQ(found.err.find("--graphs changes nothing: CPU") != std::string::npos, !on_gpu)
+        << found.err;
+}
+
+/* It was 3, and the container's fault. */
+TEST(RunCommand, AWrongRungIsAWrongCommandLineAndNamesThoseThereAre) {
+    expect_message(run_case({"--rung", "quick", "--device", "reference"}), 2, {"--rung"});
+    for (const char *command : {"run", "bench"}) {
+        std::vector<std::string> args = {command, case_path(), "--device",
+                                         "cpu",   "--rung",    "quick"};
+        if (args[0] == "run") args.insert(args.end(), {"--random", "1"});
+        ToolResult result = run_tool(args);
+        expect_message(result, 2, {"called quick: there are auto, plain", "--help"});
+        EXPECT_EQ(result.err.find(case_path()), std::string::npos) << result.err;
+    }
 }
 
 TEST(RunCommand, TheCallersRoutingIsUsed) {
@@ -352,8 +385,8 @@ TEST(RunCommand, RefusesStreamingItCannotDo) {
     expect_message(run_case({"--device-budget", "1MiB", "--pin", "no"}), 2, {"--pin", "'no'"});
     expect_message(run_case({"--step", "0"}), 2, {"--step"});
     expect_message(run_case({"--device-budget", "100"}), 3, {"BudgetTooSmall", "100"});
-    expect_message(run_case({"--device-budget", "1MiB", "--device", "reference"}), 3,
-                   {"NothingToStream"});
+    expect_message(run_case({"--device-budget", "1MiB", "--device", "reference"}), 2,
+                   {"--device-budget: the reference streams nothing"});
 }
 
 TEST(RunCommand, NeverWritesOverWhatItReadsOrWrites) {

@@ -6,8 +6,12 @@
 #include "device/cuda/library.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* cuBLAS's own numbers: nothing here sees its headers. */
 enum { OP_N = 0, OP_T = 1, BF16 = 14, F32 = 0, COMPUTE_F32 = 68, DEFAULT_ALGORITHM = -1 };
@@ -64,21 +68,32 @@ static enum plec_status check(int status, const char *call, struct plec_error *e
                      status_name(status));
 }
 
+/* Opening a pipe would wait for a writer, and a name without a slash would be looked for where the
+ * loader looks: a path is the path of a file. */
+static enum plec_status open_path(void **out, const char *path, struct plec_error *err) {
+    char place[PATH_MAX];
+    struct stat info;
+    int n = snprintf(place, sizeof place, "%s%s", strchr(path, '/') != NULL ? "" : "./", path);
+    if (stat(path, &info) != 0 || n < 0 || (size_t)n >= sizeof place)
+        return plec_fail(err, PLEC_NO_DEVICE, "NoCublas", "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return plec_fail(err, PLEC_NO_DEVICE, "NoCublas", "%s: not a regular file", path);
+    *out = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+    return *out != NULL ? PLEC_OK : plec_fail(err, PLEC_NO_DEVICE, "NoCublas", "%s", dlerror());
+}
+
 /* The emulation's memory is none of a GPU: there cuBLAS has to be named. */
-static enum plec_status open_file(void **out, const char *path, struct plec_error *err) {
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
-    void *file = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+static enum plec_status open_usual(void **out, struct plec_error *err) {
 #ifdef PLEC_CUDA_EMULATED
-    (void)names;
-    if (path == NULL)
-        return plec_fail(err, PLEC_NO_DEVICE, "NoCublas",
-                         "the emulated device has no cuBLAS but one that is named");
+    (void)out;
+    return plec_fail(err, PLEC_NO_DEVICE, "NoCublas",
+                     "the emulated device has no cuBLAS but one that is named");
 #else
-    for (size_t i = 0; path == NULL && file == NULL && i < sizeof names / sizeof names[0]; i++)
-        file = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
+    for (size_t i = 0; *out == NULL && i < sizeof names / sizeof names[0]; i++)
+        *out = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    return *out != NULL ? PLEC_OK : plec_fail(err, PLEC_NO_DEVICE, "NoCublas", "%s", dlerror());
 #endif
-    *out = file;
-    return file != NULL ? PLEC_OK : plec_fail(err, PLEC_NO_DEVICE, "NoCublas", "%s", dlerror());
 }
 
 /* A function pointer is not a void pointer: copied, not cast. */
@@ -92,7 +107,8 @@ static enum plec_status find(void *function, const struct plec_cuda_library *lib
 
 static enum plec_status load(struct plec_cuda_library *library, const char *path, bool grouped,
                              struct plec_error *err) {
-    enum plec_status status = open_file(&library->file, path, err);
+    enum plec_status status =
+        path != NULL ? open_path(&library->file, path, err) : open_usual(&library->file, err);
     if (status == PLEC_OK) status = find(&library->destroy, library, "cublasDestroy_v2", err);
     if (status == PLEC_OK) status = find(&library->create, library, "cublasCreate_v2", err);
     if (status == PLEC_OK) status = find(&library->set_stream, library, "cublasSetStream_v2", err);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Opens cuBLAS: the file or name `path`, NULL: libcublas.so.13, .12. `grouped`: with the grouped
+/* Opens cuBLAS: the file `path`, NULL: libcublas.so.13, .12. `grouped`: with the grouped
  * product. PLEC_NO_DEVICE "NoCublas" with what the loader says, or what the library lacks. */
 PLEC_MUST_USE enum plec_status plec_cuda_library_open(struct plec_cuda_library **out,
                                                       const char *path, bool grouped,

@@ -339,7 +339,7 @@ int plec_command_bench(int argc, char **argv) {
         if (execute(bench, &err) == PLEC_OK) {
             leave = report(bench);
         } else {
-            leave = plec_cli_error(&err);
+            leave = plec_execution_error(&bench->o.how, &err);
             bool wrong =
                 strcmp(err.name, "ZeroNorm") == 0 || strcmp(err.name, "OutputNotFinite") == 0;
             if (wrong) leave = PLEC_EXIT_FOUND;

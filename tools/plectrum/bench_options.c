@@ -96,7 +96,7 @@ static int check_options(struct plec_bench_options *o) {
         return plec_cli_usage(&command, "--slots wants at least one expert");
     if (o->slots_given && o->routing != PLEC_BENCH_RANDOM)
         return plec_cli_usage(&command, "--slots goes with --routing random");
-    int leave = plec_execution_cli_read(&o->how, &command);
+    int leave = plec_execution_cli_read(&o->how);
     o->how.tracing.own_picture = true;
     return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }

@@ -186,7 +186,10 @@ static enum plec_status open_runner(struct plec_bench_work *work, struct plec_er
                                           .log = plec_cli_log()};
     plec_device_choose(&options, &o->how.device);
     enum plec_status status = plec_runner_open(&work->runner, work->container, &options, err);
-    if (status != PLEC_OK && status != PLEC_NO_DEVICE) plec_error_context(err, "%s", o->path);
+    if (status == PLEC_OK)
+        plec_execution_say_unused(&o->how, work->runner);
+    else
+        plec_execution_blame(err, o->path);
     return status;
 }
 

@@ -25,16 +25,19 @@ void plec_device_cli_options(struct plec_cli_option *out, struct plec_device_wor
          "auto (a GPU where there is one, else the CPU), cpu, cuda or reference (double precision, "
          "one "
          "thread)."},
-        {"threads", PLEC_CLI_U32, &words->n_threads, NULL, "N", "CPU threads; all there are."},
+        {"threads", PLEC_CLI_U32, &words->n_threads, NULL, "N",
+         "On the CPU: threads; all there are."},
         {"graphs", PLEC_CLI_TEXT, &words->graphs, NULL, "on|off",
          "On cuda: steps of up to 64 tokens are captured as graphs when their size comes for the "
          "second time, and replayed; on. Streamed layers are always launched kernel by kernel."},
         {"rung", PLEC_CLI_TEXT, &words->rung, NULL, "NAME",
-         "The kernels to run experts with: auto (the fastest), plain, mm_sync, ... (those, or the "
-         "next slower ones that a format has), or on cuda the baselines cublas_loop and "
-         "cublas_grouped, whose weights are rounded to bf16."},
+         "The kernels to run experts with: auto (the fastest), plain, on cuda also mm_sync, ... "
+         "(those, or the next slower ones that a format has) and the baselines cublas_loop and "
+         "cublas_grouped, whose weights are rounded to bf16. A wrong name is answered with those "
+         "that the device has."},
         {"cublas", PLEC_CLI_TEXT, &words->cublas, NULL, "FILE",
-         "The cuBLAS of those baselines; the one that the loader finds."},
+         "The path of those baselines' cuBLAS, also where it has no slash; the libcublas.so.13 or "
+         ".12 that the loader finds."},
     };
     memcpy(out, options, sizeof options);
 }

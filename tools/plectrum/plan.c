@@ -89,6 +89,8 @@ static int check_options(struct options *o, bool device_given) {
             return plec_cli_usage(&command, "%s wants a number above 0", speeds[i].name);
     if (o->read_given && (!o->disk_given || o->read_us < 0))
         return plec_cli_usage(&command, "--read-us wants a number from 0 up, and --disk-gbs");
+    if (o->disk_given && (o->words.io != NULL || o->words.io_cache != NULL))
+        return plec_cli_usage(&command, "--io and --io-cache measure: not with --disk-gbs");
     if (o->n_tokens == 0) return plec_cli_usage(&command, "--tokens wants at least one");
     if (o->slots_given && o->n_slots == 0)
         return plec_cli_usage(&command, "--slots wants at least one expert");
@@ -99,7 +101,9 @@ static int check_options(struct options *o, bool device_given) {
     if (leave != PLEC_CLI_GO_ON) return leave;
     leave = plec_cli_device(&o->device, &command, o->device_name);
     if (leave == PLEC_CLI_GO_ON && o->device == PLEC_RUN_REFERENCE)
-        return plec_cli_usage(&command, "the reference streams nothing");
+        return plec_cli_usage(&command, "--device: the reference streams nothing");
+    if (leave == PLEC_CLI_GO_ON && o->device == PLEC_RUN_CUDA && o->n_threads != 0)
+        return plec_cli_usage(&command, "--threads goes with the CPU, not with --device cuda");
     return leave;
 }
 
@@ -110,7 +114,7 @@ static int read_options(struct options *o, struct plec_plan *plan, int argc, cha
         {"layer", PLEC_CLI_U32, &o->layer, &o->layer_given, "N",
          "Plan for this layer alone, as run would stream it; all layers without it."},
         {"device", PLEC_CLI_TEXT, &o->device_name, NULL, "NAME", "auto, cpu or cuda."},
-        {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "CPU threads; all there are."},
+        {"threads", PLEC_CLI_U32, &o->n_threads, NULL, "N", "On the CPU: threads; all there are."},
         {"tokens", PLEC_CLI_U32, &o->n_tokens, NULL, "T", "Tokens of a step of prefill; 512."},
         {"slots", PLEC_CLI_U32, &o->n_slots, &o->slots_given, "K",
          "Experts a token; as many as a layer's router chooses, or 8 where there is none."},

@@ -106,10 +106,12 @@ static int check_options(struct plec_run_options *o) {
         return plec_cli_usage(&command, "--seed goes with --random");
     if ((o->ids == NULL) != (o->weights == NULL))
         return plec_cli_usage(&command, "--ids and --weights go together");
+    if (o->tolerance_given && !o->check)
+        return plec_cli_usage(&command, "--tolerance goes with --check");
     if (o->tolerance < 0) return plec_cli_usage(&command, "--tolerance wants a number from 0 up");
     if (o->step_given && o->step == 0)
         return plec_cli_usage(&command, "--step wants at least one token");
-    int leave = plec_execution_cli_read(&o->how, &command);
+    int leave = plec_execution_cli_read(&o->how);
     return leave == PLEC_CLI_GO_ON ? check_files(o) : leave;
 }
 
@@ -173,7 +175,8 @@ int plec_command_run(int argc, char **argv) {
     if (plec_cli_try_files(&output, 1, &err) != PLEC_OK ||
         plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
-    leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run) : plec_cli_error(&err);
+    leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run)
+                                                    : plec_execution_error(&run.o.how, &err);
     plec_run_say_not_finite(&run);
     plec_run_close(&run);
     /* After the runner: what it had begun has ended. */

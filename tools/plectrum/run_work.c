@@ -232,9 +232,10 @@ static enum plec_status prepare(struct plec_run *run, struct plec_error *err) {
     if (status != PLEC_OK) return status;
     status = open_runner(&run->runner, run, run->o.how.device.device, false, err);
     if (status != PLEC_OK) {
-        if (status != PLEC_NO_DEVICE) plec_error_context(err, "%s", run->o.path);
+        plec_execution_blame(err, run->o.path);
         return status;
     }
+    plec_execution_say_unused(&run->o.how, run->runner);
     run->bound = plec_runner_layer(run->runner, run->o.layer);
     plec_tracing_name_device(run->tracing, plec_runner_device_name(run->runner));
     status = load_vectors(run, err);
