@@ -262,7 +262,7 @@ static double extent_hit(const struct plec_budget *budget, const struct plec_bud
 /* Of an expert in a tier that fetches experts one by one. */
 static double expert_hit(double extent, double share) {
     double missed = 1 - extent * (1 - share);
-    return missed > 0 ? extent * share / missed : 1;
+    return missed > extent * share ? extent * share / missed : 1; /* not more by a rounding */
 }
 
 struct expectation {

@@ -104,6 +104,27 @@ TEST(Budget, EverythingResidentMovesNothing) {
     EXPECT_DOUBLE_EQ(step.streamed_s, 9e6 / 1e9);
 }
 
+/* Rounding made a share of hits larger than one, and what is copied "-0.0000 ms". */
+TEST(Budget, NothingMovesLessThanNothing) {
+    for (uint32_t n_experts : {6, 12, 16, 60, 96, 128, 160, 384})
+        for (uint32_t top_k = 1; top_k <= 8 && top_k <= n_experts; top_k++)
+            for (uint32_t width : {1, 2, 3, 6})
+                for (uint32_t n_tokens : {1, 3, 17, 512})
+                    for (uint32_t n_held : {n_experts, n_experts / 2}) {
+                        std::vector<plec_budget_layer> layers(
+                            2, layer_of(n_experts, top_k, width, 1000));
+                        plec_budget budget = budget_of(layers, width, 2000 * n_held, 2000 * n_held);
+                        plec_budget_step step = expect(budget, MACHINE, n_tokens);
+                        for (double value :
+                             {step.device_hits, step.host_hits, step.misses, step.reads,
+                              step.read_bytes, step.copied_bytes, step.disk_s, step.link_s})
+                            ASSERT_FALSE(std::signbit(value))
+                                << value << ": " << n_experts << " " << top_k << " " << width << " "
+                                << n_tokens;
+                        ASSERT_LE(step.device_hits, step.experts);
+                    }
+}
+
 TEST(Budget, ColdSingleSlotReadsEverythingEveryStep) {
     std::vector<plec_budget_layer> layers(2, layer_of(4, 2, 1, 1000000));
     plec_budget budget = budget_of(layers, 1, 1000000, 1000000);
