@@ -130,7 +130,8 @@ static enum plec_status open_row(struct plec_bench_row **out, struct bench *benc
                                  struct plec_error *err) {
     struct plec_bench_row *row = &bench->rows[bench->n_rows];
     *row = (struct plec_bench_row){.phase = phase, .n_tokens = n_tokens};
-    row->seconds = calloc(PLEC_BENCH_STEPS_MAX, sizeof *row->seconds);
+    uint64_t n = PLEC_BENCH_STEPS_MAX, n_recorded = bench->work.recorded.n_dispatches;
+    row->seconds = calloc(n_recorded > n ? n_recorded : n, sizeof *row->seconds);
     if (row->seconds == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "a row");
     bench->n_rows++;
     *out = row;
@@ -147,7 +148,7 @@ static enum plec_status timed_step(struct bench *bench, struct plec_bench_row *r
     if (status != PLEC_OK) return status;
     if (streamed && plec_runner_stream_stats(&after, bench->work.runner))
         add_stream(&row->stream, &before, &after);
-    if (row->n_steps < PLEC_BENCH_STEPS_MAX) row->seconds[row->n_steps++] = step.seconds;
+    row->seconds[row->n_steps++] = step.seconds;
     row->tokens += n_tokens;
     row->active_bytes += step.active_bytes;
     row->total_s += step.seconds;

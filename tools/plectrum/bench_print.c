@@ -31,6 +31,11 @@ static double active_rate(const struct plec_bench_row *row) {
     return row->n_steps > 0 ? ratio((double)row->active_bytes / row->n_steps, row->median_s) : 0;
 }
 
+/* What waits are told beside: they are means, for their parts to add up. */
+static double mean_s(const struct plec_bench_row *row) {
+    return row->n_steps > 0 ? row->total_s / row->n_steps : 0;
+}
+
 /* What was in use fits the last-level cache. */
 static bool is_cached(const struct plec_bench_report *report, const struct plec_bench_row *row) {
     return report->cache_bytes > 0 && row->set_bytes <= report->cache_bytes;
@@ -46,6 +51,7 @@ static size_t list_columns(struct column *out, const struct plec_bench_report *r
         {"tokens", COUNT, 0, row->n_tokens},
         {"steps", COUNT, 0, row->n_steps},
         {"median_ms", REAL, 1e3 * row->median_s, 0},
+        {"mean_ms", REAL, 1e3 * mean_s(row), 0},
         {"fastest_ms", REAL, 1e3 * fastest, 0},
         {"slowest_ms", REAL, 1e3 * slowest, 0},
         {"tokens_s", REAL, ratio((double)row->tokens / steps, row->median_s), 0},
@@ -172,14 +178,15 @@ static void print_tiers(const struct plec_bench_report *report) {
 }
 
 static void print_stalls(const struct plec_bench_report *report) {
-    printf("\n%-8s %6s %13s %7s %10s %10s %10s %10s\n", "", "tokens", "stall ms/step", "of it",
-           "disk", "copies", "slots", "other");
+    printf("\n%-8s %6s %13s %13s %7s %10s %10s %10s %10s\n", "", "tokens", "mean ms/step",
+           "stall ms/step", "share", "disk", "copies", "slots", "other");
     for (uint32_t i = 0; i < report->n_rows; i++) {
         const struct plec_bench_row *row = &report->rows[i];
         const struct plec_stream_stats *s = &row->stream;
         double steps = row->n_steps > 0 ? row->n_steps : 1;
-        printf("%-8s %6u %13.3f %6.1f%% %10.3f %10.3f %10.3f %10.3f\n", phase_names[row->phase],
-               row->n_tokens, (double)s->stall_ns / 1e6 / steps,
+        printf("%-8s %6u %13.3f %13.3f %6.1f%% %10.3f %10.3f %10.3f %10.3f\n",
+               phase_names[row->phase], row->n_tokens, 1e3 * mean_s(row),
+               (double)s->stall_ns / 1e6 / steps,
                100 * ratio((double)s->stall_ns / 1e9, row->total_s),
                (double)s->stall_disk_ns / 1e6 / steps, (double)s->stall_copy_ns / 1e6 / steps,
                (double)s->stall_slot_ns / 1e6 / steps, (double)s->stall_other_ns / 1e6 / steps);

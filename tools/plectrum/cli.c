@@ -151,6 +151,13 @@ static bool read_real(double *out, const char *text) {
     return true;
 }
 
+static bool read_real_from(double *out, const char *text, double least, double most) {
+    double value;
+    if (!read_real(&value, text) || value < least || value > most) return false;
+    *out = value;
+    return true;
+}
+
 /* NULL when text fits the option; else what was wanted. */
 static const char *store(const struct plec_cli_option *option, const char *text) {
     uint64_t n = 0;
@@ -171,6 +178,14 @@ static const char *store(const struct plec_cli_option *option, const char *text)
         return NULL;
     case PLEC_CLI_REAL:
         if (!read_real((double *)option->value, text)) return "a finite number";
+        return NULL;
+    case PLEC_CLI_SPEED:
+        if (!read_real_from((double *)option->value, text, 1e-3, 1e6))
+            return "GB/s from 0.001 to 1000000";
+        return NULL;
+    case PLEC_CLI_MICROSECONDS:
+        if (!read_real_from((double *)option->value, text, 0, 1e6))
+            return "microseconds from 0 to 1000000";
         return NULL;
     }
     return "another kind";

@@ -27,12 +27,15 @@ enum plec_exit {
 };
 
 enum plec_cli_kind {
-    PLEC_CLI_FLAG, /* bool: set true */
-    PLEC_CLI_TEXT, /* const char *: a view into argv */
-    PLEC_CLI_U32,  /* uint32_t */
-    PLEC_CLI_U64,  /* uint64_t */
-    PLEC_CLI_SIZE, /* uint64_t bytes: 4096, 64KiB, 20GiB, 1TiB, 20GB */
-    PLEC_CLI_REAL  /* double, finite */
+    PLEC_CLI_FLAG,  /* bool: set true */
+    PLEC_CLI_TEXT,  /* const char *: a view into argv */
+    PLEC_CLI_U32,   /* uint32_t */
+    PLEC_CLI_U64,   /* uint64_t */
+    PLEC_CLI_SIZE,  /* uint64_t bytes: 4096, 64KiB, 20GiB, 1TiB, 20GB */
+    PLEC_CLI_REAL,  /* double, finite */
+    PLEC_CLI_SPEED, /* double: GB/s (10^9 bytes), 0.001 to a million, so that what is reckoned from
+                       it is a number for a person */
+    PLEC_CLI_MICROSECONDS /* double: 0 to a million */
 };
 
 /* One long option. `value` points to a variable of the kind's type that already holds the default;

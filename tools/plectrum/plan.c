@@ -77,18 +77,8 @@ struct planning {
 /* --- the command line ------------------------------------------------------------------------ */
 
 static int check_options(struct options *o, bool device_given) {
-    const struct {
-        bool given;
-        double value;
-        const char *name;
-    } speeds[] = {{o->disk_given, o->disk_gbs, "--disk-gbs"},
-                  {o->link_given, o->link_gbs, "--link-gbs"},
-                  {o->memory_given, o->memory_gbs, "--memory-gbs"}};
-    for (size_t i = 0; i < sizeof speeds / sizeof speeds[0]; i++)
-        if (speeds[i].given && !(speeds[i].value > 0))
-            return plec_cli_usage(&command, "%s wants a number above 0", speeds[i].name);
-    if (o->read_given && (!o->disk_given || o->read_us < 0))
-        return plec_cli_usage(&command, "--read-us wants a number from 0 up, and --disk-gbs");
+    if (o->read_given && !o->disk_given)
+        return plec_cli_usage(&command, "--read-us wants --disk-gbs too");
     if (o->disk_given && (o->words.io != NULL || o->words.io_cache != NULL))
         return plec_cli_usage(&command, "--io and --io-cache measure: not with --disk-gbs");
     if (o->n_tokens == 0) return plec_cli_usage(&command, "--tokens wants at least one");
@@ -124,13 +114,13 @@ static int read_options(struct options *o, struct plec_plan *plan, int argc, cha
          "Host memory for extents on their way; as much as --device-budget where that is given."},
         {"extent", PLEC_CLI_U32, &words->extent, &words->extent_given, "N",
          "Experts of an extent, 1 to 64; 16. Halved until one fits both budgets."},
-        {"disk-gbs", PLEC_CLI_REAL, &o->disk_gbs, &o->disk_given, "X",
+        {"disk-gbs", PLEC_CLI_SPEED, &o->disk_gbs, &o->disk_given, "X",
          "GB/s (10^9 bytes) of large reads, instead of measuring."},
-        {"read-us", PLEC_CLI_REAL, &o->read_us, &o->read_given, "US",
+        {"read-us", PLEC_CLI_MICROSECONDS, &o->read_us, &o->read_given, "US",
          "Microseconds that a read takes beside its bytes, many being in flight; 0."},
-        {"link-gbs", PLEC_CLI_REAL, &o->link_gbs, &o->link_given, "X",
+        {"link-gbs", PLEC_CLI_SPEED, &o->link_gbs, &o->link_given, "X",
          "GB/s of copies to the device, instead of measuring."},
-        {"memory-gbs", PLEC_CLI_REAL, &o->memory_gbs, &o->memory_given, "X",
+        {"memory-gbs", PLEC_CLI_SPEED, &o->memory_gbs, &o->memory_given, "X",
          "GB/s at which the device reads its memory, instead of measuring."},
         {"io", PLEC_CLI_TEXT, &words->io, NULL, "ENGINE", "auto, uring, pread or mmap."},
         {"io-cache", PLEC_CLI_TEXT, &words->io_cache, NULL, "MODE",

@@ -212,8 +212,8 @@ int plec_command_trace(int argc, char **argv) {
          "of all experts if not given."},
         {"width", PLEC_CLI_TEXT, &widths, NULL, "LIST",
          "Extent widths to try, 1 to 64, divided by commas."},
-        {"bandwidth", PLEC_CLI_REAL, &table.bandwidth, NULL, "GB/s", "Of the disk. 5 by default."},
-        {"latency", PLEC_CLI_REAL, &table.latency_us, NULL, "US",
+        {"bandwidth", PLEC_CLI_SPEED, &table.bandwidth, NULL, "GB/s", "Of the disk. 5 by default."},
+        {"latency", PLEC_CLI_MICROSECONDS, &table.latency_us, NULL, "US",
          "Of a read, in microseconds. 100 by default."},
         {"json", PLEC_CLI_FLAG, &as_json, NULL, NULL,
          "Print one JSON object: a row for each width and policy, sums over the trace, and the "
@@ -229,7 +229,5 @@ int plec_command_trace(int argc, char **argv) {
     if (!parse_widths(&table, widths))
         return plec_cli_usage(&command, "--width %s: up to %d widths from 1 to %d", widths,
                               MAX_WIDTHS, PLEC_EXTENT_MAX);
-    if (!(table.bandwidth > 0) || table.latency_us < 0)
-        return plec_cli_usage(&command, "a bandwidth above 0 and a latency of 0 or more");
     return replay(&table, cli.operands[1], as_json, slots_given);
 }
