@@ -2,6 +2,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -98,6 +99,13 @@ void plec_io_file_close(struct plec_io_file *file) {
     *file = (struct plec_io_file){.buffered = -1, .direct = -1};
 }
 
+/* Why the cache is what it is; "": it was chosen here. */
+static const char *why_cache(const struct plec_io *io) {
+    if (io->options.engine == PLEC_IO_MMAP && io->options.cache == PLEC_CACHE_DIRECT)
+        return ", which mmap always is: direct was asked for";
+    return io->options.cache == PLEC_CACHE_AUTO ? "" : " as asked";
+}
+
 /* Files that fit three quarters of what is left are best kept by the system's cache. */
 void plec_io_settle(struct plec_io *io) {
     struct plec_memory_limits limits;
@@ -116,10 +124,14 @@ void plec_io_settle(struct plec_io *io) {
     for (uint32_t i = 0; i < io->n_files && io->direct; i++)
         if (io->files[i].direct < 0 || io->files[i].direct_refused) io->counters.buffered_files++;
     if (was_settled && was_direct == io->direct) return;
+    char refused[64] = "";
+    if (io->counters.buffered_files > 0)
+        snprintf(refused, sizeof refused, "; %llu of them can only be read buffered",
+                 (unsigned long long)io->counters.buffered_files);
     plec_log_write(&io->options.log, PLEC_LOG_RUN,
-                   "io: %s, %s%s: %u files of %s, %s of memory left%s", io->ops->name,
-                   io->counters.cache, io->options.cache == PLEC_CACHE_AUTO ? "" : " as asked",
-                   io->n_files, plec_bytes_text(files, io->file_bytes), plec_bytes_text(left, room),
+                   "io: %s, %s%s: %u files of %s, %s of memory left%s%s", io->ops->name,
+                   io->counters.cache, why_cache(io), io->n_files,
+                   plec_bytes_text(files, io->file_bytes), plec_bytes_text(left, room), refused,
                    io->drop_behind ? "; pages are dropped behind the reads" : "");
 }
 

@@ -86,13 +86,12 @@ struct plec_forward_args {
 
 /* One step of one layer; returns when out is complete. PLEC_MISSING "NoSuchLayer"; PLEC_BAD_INPUT:
  * "RoutingRequired", "RoutingIncomplete" (ids without weights), "BadExpertId" (names token, slot,
- * id), "TooManySlots", "TooManyTokens", "NoArray", "RouterInputRequired", "TokenIdsRequired",
- * "BadTokenId", "NanScores"; PLEC_NO_DEVICE; PLEC_CANCELLED "DeadlinePast", "Cancelled"; with
- * streamed experts the statuses of plec_streamer_next: no row of out is then to be used, and the
- * next forward starts anew. NanScores
- * names the first token with a NaN score, a caller's weight that is not finite, or a NaN in its
- * hidden state: such tokens have a NaN row in out, id -1 and weight NaN in ids_out and weights_out;
- * all other rows are complete and right. */
+ * id), "NoSlots", "TooManySlots", "TooManyTokens", "NoArray", "RouterInputRequired",
+ * "TokenIdsRequired", "BadTokenId", "NanScores"; PLEC_NO_DEVICE; PLEC_CANCELLED "DeadlinePast",
+ * "Cancelled"; with streamed experts the statuses of plec_streamer_next: no row of out is then to
+ * be used, and the next forward starts anew. NanScores names the first token with a NaN score, a
+ * caller's weight that is not finite, or a NaN in its hidden state: such tokens have a NaN row in
+ * out, id -1 and weight NaN in ids_out and weights_out; all other rows are complete and right. */
 PLEC_MUST_USE enum plec_status plec_runner_forward(struct plec_runner *runner,
                                                    const struct plec_forward_args *args,
                                                    struct plec_error *err);

@@ -18,7 +18,10 @@ static enum plec_status check_routing(const struct plec_runner *runner,
     if ((args->ids == NULL) != (args->weights == NULL))
         return plec_fail(err, PLEC_BAD_INPUT, "RoutingIncomplete",
                          "ids and weights are given together or not at all");
-    if (args->ids != NULL && (args->n_slots == 0 || args->n_slots > runner->max_slots))
+    if (args->ids != NULL && args->n_slots == 0)
+        return plec_fail(err, PLEC_BAD_INPUT, "NoSlots",
+                         "the routing has no slots: a token has no expert");
+    if (args->ids != NULL && args->n_slots > runner->max_slots)
         return plec_fail(err, PLEC_BAD_INPUT, "TooManySlots",
                          "the routing has %u slots a token, the runner takes 1 to %u",
                          args->n_slots, runner->max_slots);

@@ -72,7 +72,11 @@ static enum plec_status create_temporary(struct plec_atomic_file *file, size_t c
         if (file->fd >= 0) return PLEC_OK;
         if (errno != EEXIST) break;
     }
-    return io_failed(err, "CannotCreate", file->temporary);
+    /* The caller knows its own name of the file; the longer one is only told where it is why. */
+    bool of_temporary = errno == ENAMETOOLONG || errno == EEXIST;
+    if (!of_temporary) return io_failed(err, "CannotCreate", file->path);
+    return plec_fail(err, PLEC_IO, "CannotCreate", "%s: as %s: %s", file->path, file->temporary,
+                     strerror(errno));
 }
 
 static enum plec_status open_file(struct plec_atomic_file *out, const char *path, bool with_folders,

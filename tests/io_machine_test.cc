@@ -237,6 +237,33 @@ TEST(IoCache, FilesThatExceedTheMemoryLeftAreReadDirectly) {
     EXPECT_NE(log.text().find("direct: 2 files of 4.00 TiB"), std::string::npos) << log.text();
 }
 
+/* "buffered as asked" was said of a mapping that direct reads were asked of, and "direct as asked"
+ * of files that allow none. */
+TEST(IoCache, TheLogSaysWhyItIsAndWhatIsNotRead) {
+    const struct {
+        plec_io_engine engine;
+        plec_io_cache cache;
+        const char *path, *says;
+    } cases[] = {
+        {PLEC_IO_MMAP, PLEC_CACHE_DIRECT, "/proc/self/exe",
+         "io: mmap, buffered, which mmap always is: direct was asked for: 1 files"},
+        {PLEC_IO_MMAP, PLEC_CACHE_BUFFERED, "/proc/self/exe", "io: mmap, buffered as asked: 1 fil"},
+        {PLEC_IO_MMAP, PLEC_CACHE_AUTO, "/proc/self/exe", "io: mmap, buffered: 1 files"},
+        {PLEC_IO_PREAD, PLEC_CACHE_DIRECT, "/proc/version", "; 1 of them can only be read buf"},
+    };
+    for (auto &c : cases) {
+        Log log;
+        plec_io_options options = {};
+        options.engine = c.engine;
+        options.cache = c.cache;
+        options.log = log.sink();
+        Io io(options);
+        io.add(c.path);
+        plec_io_submit_many(io.get(), nullptr, 0); /* settles */
+        EXPECT_NE(log.text().find(c.says), std::string::npos) << log.text();
+    }
+}
+
 TEST(IoCache, BufferedReadsOfMoreThanTheMemoryDropTheirWholePages) {
     TempDir dir;
     std::vector<uint8_t> bytes = random_bytes(1 << 20, 8);

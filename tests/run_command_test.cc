@@ -189,6 +189,9 @@ TEST(RunCommand, UnreadableAndRefusedInputIsThree) {
     expect_message(run_case({"--ids", case_path("ids.npy"), "--weights",
                              save_f32(dir, "w.npy", values, 6, 3)}),
                    3, {"WrongWidth", "w.npy"});
+    expect_message(run_case({"--ids", save_i32(dir, "none.npy", {}, 6, 0), "--weights",
+                             save_f32(dir, "w.npy", {}, 6, 0)}),
+                   3, {"NoSlots: ", "none.npy"});
     expect_message(run_case({"--profile", "nothing"}), 3, {"UndeclaredProfile", "exact"});
     write_file(dir.path("bad.npy"), "\x93NUMPY", 6);
     expect_message(run_case({}, dir.path("bad.npy")), 3, {"Truncated", "bad.npy"});
@@ -237,7 +240,7 @@ TEST(RunCommand, ManyTokensRunInStepsAndKeepTheirNumbers) {
 TEST(RunCommand, WhatTheMachineCannotIsFour) {
     TempDir dir;
     expect_message(run_case({"--output", dir.path("no/such/y.npy")}), 4,
-                   {"CannotCreate", "no/such/y.npy"});
+                   {"CannotCreate: " + dir.path("no/such/y.npy") + ": No such file"});
     expect_message(run_case({"--output", "/dev/full"}), 4, {"WriteFailed", "/dev/full"});
     ToolResult cuda = run_case({"--device", "cuda"});
     if (cuda.exit_status != 0) expect_message(cuda, 4, {"Device"});

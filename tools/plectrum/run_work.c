@@ -45,6 +45,9 @@ static enum plec_status load_tokens(struct plec_run *run, struct plec_error *err
     uint32_t rows = run->x.rows;
     if (status == PLEC_OK) status = load_optional(&run->tokens, o->tokens, i32, rows, 1, err);
     if (status == PLEC_OK) status = load_optional(&run->ids, o->ids, i32, rows, 0, err);
+    if (status == PLEC_OK && o->ids != NULL && run->ids.cols == 0)
+        return plec_fail(err, PLEC_BAD_INPUT, "NoSlots",
+                         "%s: it has no columns: a token has no expert", o->ids);
     if (status == PLEC_OK)
         status = load_optional(&run->weights, o->weights, f32, rows, run->ids.cols, err);
     return status;
