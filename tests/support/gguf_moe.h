@@ -65,6 +65,17 @@ struct Moe {
     std::mt19937 random_;
 };
 
+/* Options that read a file as an architecture, with values it does not say. */
+inline plec_container_options as(const char *architecture, const char *set = nullptr) {
+    plec_container_options options = {};
+    options.architecture = architecture;
+    options.set = set;
+    return options;
+}
+inline bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
 /* The layer of the file runs on the reference and on the CPU device, and gives what the formulas
  * say; converted, it is the same layer. Returns the news of binding. */
 std::string expect_layer(Moe &moe, const GgufFile &file, plec_container_options options = {});
