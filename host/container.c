@@ -123,11 +123,18 @@ enum plec_status plec_container_open(struct plec_container **out, const char *pa
     static const struct plec_container_options defaults;
     *out = NULL;
     open_fn *open_source = NULL;
+    if (options == NULL) options = &defaults;
     enum plec_status status = choose(&open_source, path, err);
     if (status != PLEC_OK) return status;
+    if (open_source != plec_source_open_gguf &&
+        (options->architecture != NULL || options->set != NULL))
+        return plec_fail(err, PLEC_BAD_INPUT, "OptionUnused",
+                         "%s: it says itself what it is: an architecture and settings are given "
+                         "to GGUF files",
+                         path);
     struct plec_container *container = calloc(1, sizeof *container);
     if (container == NULL) return plec_fail(err, PLEC_NO_MEMORY, "OutOfMemory", "%s", path);
-    status = open_source(&container->source, path, options == NULL ? &defaults : options, err);
+    status = open_source(&container->source, path, options, err);
     if (status != PLEC_OK) {
         free(container);
         return status;

@@ -33,7 +33,8 @@ struct plec_container_options {
 };
 
 /* Opens a path by what it is: a directory by its index.json, a file by its first bytes. options
- * NULL: defaults. Every status of the readers, with the path in front. */
+ * NULL: defaults. PLEC_BAD_INPUT "OptionUnused": an architecture or settings for something else.
+ * Every status of the readers, with the path in front. */
 PLEC_MUST_USE enum plec_status plec_container_open(struct plec_container **out, const char *path,
                                                    const struct plec_container_options *options,
                                                    struct plec_error *err);

@@ -175,6 +175,23 @@ TEST(Container, RefusesAProfileTheIndexDoesNotDeclare) {
     EXPECT_STREQ(err.name, "UndeclaredProfile");
 }
 
+/* They were taken, and changed nothing. */
+TEST(Container, RefusesAnArchitectureAndSettingsForWhatIsNoGguf) {
+    plec_container_options as = {}, set = {};
+    as.architecture = "llama";
+    set.set = "gating=sigmoid";
+    for (const char *path :
+         {"containers/c06_packs_and_profiles", "lyrw/02_routed_fused_f16_bf16_interleaved.lyrw"})
+        for (const plec_container_options *options : {&as, &set}) {
+            plec_status status;
+            plec_error err = {};
+            open_container(data_path(path), &status, &err, options);
+            EXPECT_EQ(status, PLEC_BAD_INPUT) << path;
+            EXPECT_STREQ(err.name, "OptionUnused");
+            EXPECT_NE(std::string(err.message).find(path), std::string::npos) << err.message;
+        }
+}
+
 TEST(Container, TellsWhatTheManifestDeclaresWithoutTouchingBanks) {
     plec_status status;
     plec_error err = {};
