@@ -48,7 +48,7 @@ template <class F> struct plec_mm_bulk_kernel {
         NULL,                                                                                      \
         NULL,                                                                                      \
         plec_mm_down_splits<plec_fragment_##name>,                                                 \
-        plec_mm_rows_in_groups,                                                                         \
+        plec_mm_rows_in_groups,                                                                    \
         plec_mm_workspace,                                                                         \
         {plec_mm_bulk_bytes<plec_fragment_##name, PLEC_MM_NARROW>(                                 \
              plec_mm_bulk_depth_of<plec_fragment_##name, PLEC_MM_NARROW>(PLEC_SM90_SHARED)         \
