@@ -289,8 +289,8 @@ PLEC_MUST_USE enum plec_status plec_launch_scale(struct plec_stream *stream, flo
  * else the launch is refused, PLEC_BAD_INPUT "TableNotCurrent". PLEC_UNSUPPORTED "NoGraphs" on a
  * device, or with kernels, that cannot be captured. */
 PLEC_MUST_USE enum plec_status plec_graph_begin(struct plec_stream *stream, struct plec_error *err);
-/* Ends the capture. PLEC_NO_DEVICE "CudaFailed" when something in between cannot be captured; then
- * *out is NULL and the stream works as before. */
+/* Ends the capture, on the thread that began it. PLEC_NO_DEVICE "CudaFailed" when something in
+ * between cannot be captured; then *out is NULL and the stream works as before. */
 PLEC_MUST_USE enum plec_status plec_graph_end(struct plec_graph **out, struct plec_stream *stream,
                                               struct plec_error *err);
 /* Runs what was captured, in the order of the stream it was captured on: faults of its kernels are

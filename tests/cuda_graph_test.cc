@@ -2,6 +2,7 @@
 #include "tests/support/cuda_device.h"
 
 #include <cstring>
+#include <thread>
 
 namespace {
 
@@ -95,6 +96,43 @@ TEST_P(GraphOne, RefusesToCaptureATableThatIsNotCurrent) {
     EXPECT_STREQ(cuda_.err.name, "Capturing");
     EXPECT_EQ(plec_graph_end(&graph_, cuda_.stream, nullptr), PLEC_OK); /* of nothing */
     launch.run(); /* the stream works as before */
+}
+
+/* A streamer's threads take memory, and ask and wait for events, whatever is captured: a call that
+ * a capture of all threads refuses would look like an event that is done. */
+TEST_P(GraphOne, LetsOtherThreadsAskEventsAndTakeMemoryMeanwhile) {
+    Step step = this->step(8, 0);
+    CudaLaunch launch(&cuda_, uploaded_.get(), step);
+    std::vector<float> right = launch.run();
+    struct plec_stream *other = nullptr;
+    struct plec_event *event = nullptr;
+    void *landing = nullptr;
+    ASSERT_EQ(plec_stream_open(&other, cuda_.device, nullptr), PLEC_OK);
+    ASSERT_EQ(plec_event_open(&event, cuda_.device, nullptr), PLEC_OK);
+    ASSERT_EQ(plec_pinned_alloc(&landing, cuda_.device, 64, nullptr), PLEC_OK);
+    memset(landing, 0, 64);
+    ASSERT_EQ(plec_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
+    std::thread([&] {
+        void *memory = nullptr;
+        struct plec_error err = {};
+        ASSERT_EQ(plec_device_alloc(&memory, cuda_.device, 64, &err), PLEC_OK) << err.message;
+        EXPECT_EQ(plec_fill(memory, 7, 64, other, nullptr), PLEC_OK);
+        EXPECT_EQ(plec_copy(landing, memory, 64, other, nullptr), PLEC_OK);
+        EXPECT_EQ(plec_event_record(event, other, nullptr), PLEC_OK);
+        while (!plec_event_done(event))
+            std::this_thread::yield();
+        plec_event_sync(event);
+        EXPECT_EQ(static_cast<uint8_t *>(landing)[63], 7); /* done is done */
+        EXPECT_EQ(plec_stream_sync(other, &err), PLEC_OK) << err.message;
+        plec_device_free(cuda_.device, memory);
+    }).join();
+    launch.phase(PLEC_EXPERTS_ALL);
+    enum plec_status ended = plec_graph_end(&graph_, cuda_.stream, &cuda_.err);
+    plec_event_close(event);
+    plec_stream_close(other);
+    plec_pinned_free(cuda_.device, landing);
+    ASSERT_EQ(ended, PLEC_OK) << cuda_.err.message;
+    EXPECT_TRUE(same(replay(&launch, step), right));
 }
 
 TEST_P(GraphOne, TellsAFaultOfAReplay) {

@@ -1,6 +1,8 @@
 // Mistakes between blocks, grids and streams, and of the host.
 #include "tests/emu/mistakes.h"
 
+#include <thread>
+
 namespace {
 
 using namespace plec_test;
@@ -520,6 +522,19 @@ TEST_F(Mistakes, CaptureThatWaitsForWorkOutsideIt) {
         }
         PLEC_LAUNCH(write_all, dim3(1), dim3(32), 0, a, d, 64, 1);
         cudaStreamEndCapture(a, &graph);
+    });
+}
+
+TEST_F(Mistakes, CaptureThatAnotherThreadEnds) {
+    expect_reported("capture", [&](bool wrong) {
+        cudaGraph_t graph;
+        cudaError_t ended = cudaSuccess;
+        cudaStreamBeginCapture(a, wrong ? cudaStreamCaptureModeThreadLocal
+                                        : cudaStreamCaptureModeRelaxed);
+        std::thread([&] { ended = cudaStreamEndCapture(a, &graph); }).join();
+        EXPECT_EQ(wrong ? cudaErrorStreamCaptureWrongThread : cudaSuccess, ended);
+        if (wrong) cudaStreamEndCapture(a, &graph);
+        cudaGraphDestroy(graph);
     });
 }
 

@@ -18,8 +18,10 @@ enum plec_status plec_cuda_graph_begin(struct plec_stream *base, struct plec_err
     enum plec_status status = plec_cuda_stream_sync(base, err);
     if (status != PLEC_OK) return status;
     pthread_mutex_lock(&stream->mutex);
-    status = plec_cuda_check(cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeGlobal),
-                             err, "beginning a capture");
+    /* Other threads go on: they ask events and take memory while this one captures. */
+    status =
+        plec_cuda_check(cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal),
+                        err, "beginning a capture");
     stream->capturing = status == PLEC_OK;
     pthread_mutex_unlock(&stream->mutex);
     return status;

@@ -76,6 +76,11 @@ static cudaError_t end_capture(cudaStream_t handle, cudaGraph_t *graph) {
     Capture *capture = handle->capture;
     *graph = nullptr;
     if (!capture) return fail(cudaErrorIllegalState);
+    if (capture->mode != cudaStreamCaptureModeRelaxed &&
+        capture->thread != std::this_thread::get_id()) {
+        report("capture", "cudaStreamEndCapture on another thread than the one that began");
+        return fail(cudaErrorStreamCaptureWrongThread);
+    }
     bool open = has_open_branch(*capture, handle->branch);
     for (CUstream_st *stream : all_streams())
         if (stream->capture == capture) stream->capture = nullptr;
