@@ -93,6 +93,27 @@ TEST(CudaOpen, RunsNoWgmmaWhereItFlushesSubnormals) {
     EXPECT_NE(strstr(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "L mm_wg"),
               nullptr);
 }
+
+/* A build for sm_80, compiled again by the driver from its PTX: mm_bulk and mm_wg are empty. */
+TEST(CudaOpen, RunsNoKernelThatTheLoadedImageHasNot) {
+    char name[PLEC_KERNEL_NAME_MAX];
+    struct plec_device_info info;
+    plec_emu_set_image(80);
+    {
+        CudaDevice cuda;
+        plec_device_get_info(&info, cuda.device);
+        EXPECT_STREQ(plec_device_kernel_name(cuda.device, PLEC_FORMAT_Q4_0, name), "mm_sync");
+        BankSpec spec;
+        spec.gate = spec.up = spec.down = PLEC_FORMAT_Q4_0;
+        Bank bank(spec);
+        UploadedBank uploaded(&cuda, bank.get());
+        Step step = make_step(bank.get(), 3, 2, 1);
+        std::vector<float> y = CudaLaunch(&cuda, uploaded.get(), step).run();
+        EXPECT_LT(nmse(y, reference_step(bank.get(), step, PLEC_REFERENCE_BF16)), 1e-7);
+    }
+    plec_emu_set_image(0);
+    EXPECT_NE(std::string(info.name).find("sm_90 as sm_80"), std::string::npos) << info.name;
+}
 #endif
 
 TEST_F(Cuda, HasAKernelForEveryFormatAndNoOther) {

@@ -91,26 +91,32 @@ static enum plec_status reserve(struct plec_cuda_device *device, uint64_t n_byte
     return status;
 }
 
-enum { PROBE_THREADS_MAX = 128 };
+enum { PROBE_ANSWERS_MAX = 128 };
 
-/* Whether all threads of a probe found what it is about. */
-static enum plec_status ask(bool *all, int (*probe)(uint32_t *kept, cudaStream_t stream),
-                            int n_threads, const char *what, struct plec_error *err) {
-    uint32_t kept[PROBE_THREADS_MAX];
-    int n_kept = 0;
+static enum plec_status ask(uint32_t *answers, size_t n,
+                            int (*probe)(uint32_t *answers, cudaStream_t stream), const char *what,
+                            struct plec_error *err) {
     void *memory = NULL;
     enum plec_status status =
-        plec_cuda_check(cudaMalloc(&memory, sizeof kept), err, "%zu bytes", sizeof kept);
+        plec_cuda_check(cudaMalloc(&memory, n * sizeof *answers), err, "the answers of %s", what);
     if (status == PLEC_OK)
         status = plec_cuda_check((cudaError_t)probe(memory, NULL), err, "launching %s", what);
     if (status == PLEC_OK)
         status = plec_cuda_check(
-            cudaMemcpy(kept, memory, (size_t)n_threads * sizeof kept[0], cudaMemcpyDeviceToHost),
-            err, "the answer of %s", what);
-    for (int i = 0; i < n_threads && status == PLEC_OK; i++)
-        n_kept += kept[i] != 0;
-    *all = n_kept == n_threads;
+            cudaMemcpy(answers, memory, n * sizeof *answers, cudaMemcpyDeviceToHost), err,
+            "the answers of %s", what);
     if (memory != NULL) (void)cudaFree(memory);
+    return status;
+}
+
+/* Whether all threads of a probe found what it is about. */
+static enum plec_status ask_all(bool *all, int (*probe)(uint32_t *kept, cudaStream_t stream),
+                                size_t n_threads, const char *what, struct plec_error *err) {
+    uint32_t kept[PROBE_ANSWERS_MAX] = {0};
+    enum plec_status status = ask(kept, n_threads, probe, what, err);
+    *all = true;
+    for (size_t i = 0; i < n_threads; i++)
+        *all = *all && kept[i] != 0;
     return status;
 }
 
@@ -122,9 +128,9 @@ static void limit(struct plec_cuda_device *device, int32_t rung) {
  * where wgmma does not, or is not in what was loaded, on the rungs below it. */
 static enum plec_status ask_tensor_cores(struct plec_cuda_device *device, struct plec_error *err) {
     bool keeps = false, wgmma_keeps = true;
-    enum plec_status status = ask(&keeps, plec_cuda_subnormals, 32, "subnormals", err);
-    if (status == PLEC_OK && device->arch == 90)
-        status = ask(&wgmma_keeps, plec_cuda_wgmma_subnormals, 128, "wgmma", err);
+    enum plec_status status = ask_all(&keeps, plec_cuda_subnormals, 32, "subnormals", err);
+    if (status == PLEC_OK && device->image_arch == 90)
+        status = ask_all(&wgmma_keeps, plec_cuda_wgmma_subnormals, 128, "wgmma", err);
     device->flushes = !keeps;
     device->lacks_wgmma = !wgmma_keeps;
     if (device->lacks_wgmma) limit(device, PLEC_CUDA_WGMMA - 1);
@@ -180,6 +186,7 @@ static enum plec_status cuda_open(struct plec_device **out,
     if (status == PLEC_OK) status = describe(device, err);
     if (status == PLEC_OK) status = check_arch(device, err);
     if (status == PLEC_OK) status = choose_rung(device, options, err);
+    if (status == PLEC_OK) status = ask(&device->image_arch, 1, plec_cuda_image_arch, "image", err);
     if (status == PLEC_OK) status = ask_tensor_cores(device, err);
     if (status == PLEC_OK) status = make_tables(device, err);
     if (status == PLEC_OK) status = reserve(device, options->reserve_bytes, err);
@@ -201,15 +208,18 @@ static void cuda_get_info(struct plec_device_info *out, const struct plec_device
     out->needs_upload = true;
     out->graph_banks = device->library == NULL ? PLEC_CUDA_TABLES_MAX : 0;
     out->graph_entries = device->library == NULL ? PLEC_CUDA_TABLE_ROWS_MAX : 0;
+    char image[24] = "";
+    if (device->image_arch != device->arch)
+        snprintf(image, sizeof image, " as sm_%u", device->image_arch);
     const char *flushes = device->flushes       ? ", plain: flushes subnormals"
                           : device->lacks_wgmma ? ", without wgmma"
                                                 : "";
 #ifdef PLEC_CUDA_EMULATED
-    snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s", device->arch,
-             flushes);
+    snprintf(out->name, sizeof out->name, "CUDA" PLEC_CUDA_EMULATED_TEXT ", sm_%u%s%s",
+             device->arch, image, flushes);
 #else
-    snprintf(out->name, sizeof out->name, "CUDA, %.72s, sm_%u%s", device->name, device->arch,
-             flushes);
+    snprintf(out->name, sizeof out->name, "CUDA, %.64s, sm_%u%s%s", device->name, device->arch,
+             image, flushes);
 #endif
 }
 

@@ -55,8 +55,10 @@ struct plec_cuda_table {
 struct plec_cuda_device {
     struct plec_device base;
     int number;
-    uint32_t arch;     /* 90: of the device; what was loaded for it may be older */
-    int32_t most_rung; /* lower where slow kernels were asked for; _MM_FMA at most when flushes */
+    uint32_t arch;       /* 90: of the device */
+    uint32_t image_arch; /* of what was loaded for it, which may be earlier: kernels are chosen and
+                            launched by this one */
+    int32_t most_rung;   /* lower where slow kernels were asked for; _MM_FMA at most when flushes */
     struct plec_cuda_library *library; /* where its rungs were asked for, else NULL */
     bool flushes;                      /* tensor cores take subnormal operands for 0 */
     bool lacks_wgmma;     /* an sm_90 whose image is not of sm_90a, or whose wgmma takes them so */

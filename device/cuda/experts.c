@@ -221,7 +221,7 @@ static void begin(struct plec_cuda_run *run) {
 
 /* Kernels of one launch overlap where the device can. */
 static bool is_chained(const struct plec_cuda_run *run) {
-    return run->launch.stream->device->arch >= PLEC_CUDA_CHAINS_ARCH;
+    return run->launch.stream->device->image_arch >= PLEC_CUDA_CHAINS_ARCH;
 }
 
 /* The tiles of list `list`: the plan's, or the part's. */

@@ -338,6 +338,10 @@ struct plec_cuda_finalize_args {
 };
 int plec_cuda_launch_finalize(const struct plec_cuda_finalize_args *args, cudaStream_t stream);
 
+/* ---- what was loaded ----------------------------------------------------------------------------
+ * arch [1] device: of the image, 90. */
+int plec_cuda_image_arch(uint32_t *arch, cudaStream_t stream);
+
 /* ---- what the device's tensor cores do ----------------------------------------------------------
  * kept [32] device: 1 from each lane that found subnormal bf16 operands multiplied as they are. */
 int plec_cuda_subnormals(uint32_t *kept, cudaStream_t stream);

@@ -49,6 +49,17 @@ PLEC_PTX_FUNCTION unsigned plec_lane(void) {
 #endif
 }
 
+/* What this code was compiled for, 90: its device may be later. */
+PLEC_PTX_FUNCTION uint32_t plec_image_arch(void) {
+#if defined(PLEC_CUDA_EMULATED)
+    return plec_emu::image_arch();
+#elif defined(__CUDA_ARCH__)
+    return __CUDA_ARCH__ / 10;
+#else
+    return 0;
+#endif
+}
+
 /* Barrier `id` (1..15) of `n_threads` threads (a multiple of 32): waits for all of them. */
 PLEC_PTX_FUNCTION void plec_barrier_sync(int id, int n_threads PLEC_HERE) {
     PLEC_PTX(block_barrier("bar.sync", id, n_threads, 0, 0, true, file_, line_),

@@ -195,7 +195,7 @@ uint32_t plec_cuda_kernels_share(struct plec_cuda_share out[PLEC_CUDA_CLASSES],
 struct plec_cuda_ask plec_cuda_ask_for(const struct plec_cuda_device *device, uint16_t format) {
     return (struct plec_cuda_ask){.gemms = gemms,
                                   .n_gemms = N_GEMMS,
-                                  .arch = device->arch,
+                                  .arch = device->image_arch,
                                   .most_rung = device->most_rung,
                                   .batch_invariant = device->batch_invariant,
                                   .format = format};

@@ -16,7 +16,7 @@ enum plec_cuda_use { PLEC_CUDA_FOR_EXPERTS, PLEC_CUDA_FOR_LINEAR, PLEC_CUDA_FOR_
 struct plec_cuda_ask {
     const struct plec_cuda_gemm *const *gemms; /* [n_gemms] */
     size_t n_gemms;
-    uint32_t arch;        /* 90: what the device runs */
+    uint32_t arch;        /* 90: of the image that the device runs */
     int32_t most_rung;    /* none above */
     bool batch_invariant; /* kernels of one order of sums for all classes */
     uint16_t format;

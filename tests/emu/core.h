@@ -70,6 +70,7 @@ unsigned match_any(unsigned mask, uint64_t value, const char *file, int line);
 unsigned reduce(ReduceKind kind, unsigned mask, unsigned value, const char *file, int line);
 unsigned active_mask(void);
 unsigned lane(void);
+unsigned image_arch(void);
 
 /* ---- memory order ---------------------------------------------------------------------------- */
 

@@ -42,6 +42,10 @@ void plec_emu_set_flush_subnormals(bool flush);
 /* The same of wgmma alone. */
 void plec_emu_set_wgmma_flushes(bool flushes);
 
+/* Kernels say from now on that they were compiled for this architecture, 80, whatever the device
+ * is; 0: for the device's. */
+void plec_emu_set_image(int capability);
+
 /* As a new process: frees all memory, streams, events and graphs, forgets errors. Nothing may be
  * under way in another thread. */
 void plec_emu_reset(void);

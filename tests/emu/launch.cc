@@ -39,9 +39,9 @@ static cudaError_t refuse_shape(const char *name, const void *kernel, const Laun
                name, shape.shared_bytes, shared_bytes_allowed(kernel));
         return fail(cudaErrorInvalidValue);
     }
-    if (shape.kind == LAUNCH_DEPENDENT && settings.capability < 90) {
-        report("launch", "%s: a dependent launch on compute capability %d.%d", name,
-               settings.capability / 10, settings.capability % 10);
+    if (shape.kind == LAUNCH_DEPENDENT && image_arch() < 90) {
+        report("launch", "%s: a dependent launch on compute capability %d.%d, of an image of sm_%u",
+               name, settings.capability / 10, settings.capability % 10, image_arch());
         return fail(cudaErrorNotSupported);
     }
     return cudaSuccess;

@@ -8,6 +8,10 @@ namespace plec_emu {
 Settings settings;
 bool checking;
 
+unsigned image_arch(void) {
+    return (unsigned)(settings.image ? settings.image : settings.capability);
+}
+
 static uint64_t random_state = 88172645463325252ull;
 
 uint64_t random_bits(void) {
@@ -77,6 +81,10 @@ void plec_emu_set_flush_subnormals(bool flush) {
 
 void plec_emu_set_wgmma_flushes(bool flushes) {
     plec_emu::settings.wgmma_flushes = flushes;
+}
+
+void plec_emu_set_image(int capability) {
+    plec_emu::settings.image = capability;
 }
 
 void plec_emu_set_quiet(bool quiet) {

@@ -14,6 +14,7 @@ struct Settings {
     int n_resident = 0; /* blocks under way at once; 0: 1, or by chance under random and pct */
     size_t stack_bytes = 128 << 10; /* of a fiber */
     int capability = 90;            /* 10 * major + minor */
+    int image = 0;                  /* what kernels were compiled for, likewise; 0: the device's */
     int n_processors = 4;
     int n_devices = 1;
     size_t device_bytes = (size_t)1 << 30;
@@ -32,6 +33,8 @@ extern Settings settings;
 
 /* True once an object of a checked build has started: accesses are checked from then on. */
 extern bool checking;
+
+unsigned image_arch(void);
 
 bool by_chance(void); /* the schedule is random or pct */
 uint64_t random_bits(void);
