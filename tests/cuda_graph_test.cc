@@ -135,6 +135,47 @@ TEST_P(GraphOne, LetsOtherThreadsAskEventsAndTakeMemoryMeanwhile) {
     EXPECT_TRUE(same(replay(&launch, step), right));
 }
 
+/* The bank's table was read last by a stream that captures: nothing of it can be waited for. */
+TEST_P(GraphOne, LetsAnotherStreamLaunchTheBankMeanwhile) {
+    Step step = this->step(8, 0);
+    CudaLaunch launch(&cuda_, uploaded_.get(), step), beside(&cuda_, uploaded_.get(), step);
+    struct plec_stream *other = nullptr;
+    std::vector<float> right = launch.run();
+    ASSERT_EQ(plec_stream_open(&other, cuda_.device, nullptr), PLEC_OK);
+    ASSERT_EQ(plec_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
+    launch.phase(PLEC_EXPERTS_ALL);
+    EXPECT_EQ(plec_launch_experts(other, &beside.args, &cuda_.err), PLEC_OK) << cuda_.err.message;
+    ASSERT_EQ(plec_graph_end(&graph_, cuda_.stream, &cuda_.err), PLEC_OK) << cuda_.err.message;
+    EXPECT_EQ(plec_stream_sync(other, &cuda_.err), PLEC_OK) << cuda_.err.message;
+    plec_stream_close(other);
+    EXPECT_TRUE(same(beside.y(), right));
+    EXPECT_TRUE(same(replay(&launch, step), right));
+}
+
+/* Tables of refused captures must not be kept for graphs that there are not. */
+TEST_P(GraphOne, KeepsNoTableOfACaptureThatWasRefused) {
+    Bank few(spec(3));
+    UploadedBank uploaded(&cuda_, few.get());
+    CudaLaunch launch(&cuda_, uploaded.get(), step(2, 0));
+    struct plec_device_info info;
+    plec_device_get_info(&info, cuda_.device);
+    std::vector<std::vector<plec_entry>> many(info.graph_banks + 1, uploaded.entries());
+    struct plec_bank bank = *uploaded.get();
+    launch.args.bank = &bank;
+    ASSERT_EQ(plec_graph_begin(cuda_.stream, &cuda_.err), PLEC_OK);
+    for (const std::vector<plec_entry> &entries : many) {
+        bank.entries = entries.data();
+        ASSERT_EQ(plec_launch_experts(cuda_.stream, &launch.args, &cuda_.err), PLEC_BAD_INPUT);
+        ASSERT_STREQ(cuda_.err.name, "TableNotCurrent");
+    }
+    ASSERT_EQ(plec_graph_end(&graph_, cuda_.stream, &cuda_.err), PLEC_OK); /* of nothing */
+    for (const std::vector<plec_entry> &entries : many) {
+        bank.entries = entries.data();
+        ASSERT_EQ(plec_graph_refresh(cuda_.stream, &bank, &cuda_.err), PLEC_OK)
+            << cuda_.err.message;
+    }
+}
+
 TEST_P(GraphOne, TellsAFaultOfAReplay) {
     Step step = this->step(4, 0);
     CudaLaunch launch(&cuda_, uploaded_.get(), step);

@@ -100,7 +100,7 @@ struct plec_cuda_stream {
     struct plec_cuda_fault *fault_host; /* [1] pinned: the last copy of it */
     pthread_mutex_t mutex;              /* over all below; held while a call enqueues */
     bool may_fault;                     /* kernels that can were enqueued since the last copy */
-    bool capturing;                     /* into a graph */
+    bool capturing;                     /* into a graph; changes under the device's mutex as well */
     uint32_t n_launches;                /* ever; launch k is k modulo 2^32 */
     struct plec_cuda_what whats[PLEC_CUDA_WHATS]; /* launch k at k % PLEC_CUDA_WHATS */
     struct plec_cuda_call *calls;                 /* [device->n_calls], call k at k % n_calls */

@@ -60,10 +60,10 @@ static struct plec_cuda_table *add(struct plec_cuda_launch *launch, const struct
 }
 
 /* Makes the launch's stream wait for what another stream does with the table. A capture cannot wait
- * for the outside: its caller has synced. */
+ * for the outside, nor the outside for it: its stream was synced, and does nothing meanwhile. */
 static void order(struct plec_cuda_launch *launch, struct plec_cuda_table *table) {
     struct plec_cuda_stream *stream = launch->stream, *other = table->stream;
-    if (other != NULL && other != stream && !stream->capturing && launch->status == PLEC_OK) {
+    if (other != NULL && other != stream && !stream->capturing && !other->capturing) {
         launch->status = plec_cuda_check(cudaEventRecord(stream->device->order, other->handle),
                                          launch->err, "ordering two streams of one bank");
         if (launch->status == PLEC_OK)
@@ -72,7 +72,12 @@ static void order(struct plec_cuda_launch *launch, struct plec_cuda_table *table
                                 launch->err, "ordering two streams of one bank");
     }
     table->stream = stream;
-    table->captured = table->captured || stream->capturing;
+}
+
+static void refuse_capture(struct plec_cuda_launch *launch, uint32_t expert) {
+    if (launch->status == PLEC_OK)
+        launch->status = plec_fail(launch->err, PLEC_BAD_INPUT, "TableNotCurrent",
+                                   "expert %u changed before its launch was captured", expert);
 }
 
 static void flush(struct plec_cuda_launch *launch, struct plec_cuda_table_args *args) {
@@ -89,9 +94,7 @@ static void update(struct plec_cuda_launch *launch, struct plec_cuda_table_args 
     row.generation = shadow[expert].generation;
     if (memcmp(&row, &shadow[expert], sizeof row) == 0) return;
     if (launch->stream->capturing) {
-        if (launch->status == PLEC_OK)
-            launch->status = plec_fail(launch->err, PLEC_BAD_INPUT, "TableNotCurrent",
-                                       "expert %u changed before its launch was captured", expert);
+        refuse_capture(launch, expert);
         return;
     }
     row.generation++;
@@ -106,7 +109,9 @@ static const struct plec_cuda_entry *take_locked(struct plec_cuda_launch *launch
                                                  uint32_t n_part) {
     struct plec_cuda_device *device = launch->stream->device;
     struct plec_cuda_table *table = find(device, bank);
-    if (table == NULL) table = add(launch, bank);
+    bool capturing = launch->stream->capturing;
+    if (table == NULL && capturing) refuse_capture(launch, 0);
+    if (table == NULL && !capturing) table = add(launch, bank);
     if (table == NULL) return NULL;
     order(launch, table);
     struct plec_cuda_table_args args = {.table = device->rows + table->first_row};
@@ -115,7 +120,9 @@ static const struct plec_cuda_entry *take_locked(struct plec_cuda_launch *launch
         if (part == NULL || part[i] < bank->n_entries)
             update(launch, &args, bank, shadow, part != NULL ? part[i] : i);
     flush(launch, &args);
-    return launch->status == PLEC_OK ? args.table : NULL;
+    if (launch->status != PLEC_OK) return NULL;
+    table->captured = table->captured || capturing;
+    return args.table;
 }
 
 const struct plec_cuda_entry *plec_cuda_entries_take(struct plec_cuda_launch *launch,

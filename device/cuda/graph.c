@@ -18,11 +18,13 @@ enum plec_status plec_cuda_graph_begin(struct plec_stream *base, struct plec_err
     enum plec_status status = plec_cuda_stream_sync(base, err);
     if (status != PLEC_OK) return status;
     pthread_mutex_lock(&stream->mutex);
+    pthread_mutex_lock(&stream->device->mutex);
     /* Other threads go on: they ask events and take memory while this one captures. */
     status =
         plec_cuda_check(cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal),
                         err, "beginning a capture");
     stream->capturing = status == PLEC_OK;
+    pthread_mutex_unlock(&stream->device->mutex);
     pthread_mutex_unlock(&stream->mutex);
     return status;
 }
@@ -42,9 +44,11 @@ enum plec_status plec_cuda_graph_end(struct plec_graph **out, struct plec_stream
     cudaGraph_t captured = NULL;
     *out = NULL;
     pthread_mutex_lock(&stream->mutex);
+    pthread_mutex_lock(&stream->device->mutex);
     enum plec_status status =
         plec_cuda_check(cudaStreamEndCapture(stream->handle, &captured), err, "ending a capture");
     stream->capturing = false;
+    pthread_mutex_unlock(&stream->device->mutex);
     pthread_mutex_unlock(&stream->mutex);
     if (status != PLEC_OK) return status;
     struct plec_cuda_graph *graph = calloc(1, sizeof *graph);
