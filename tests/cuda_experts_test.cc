@@ -372,6 +372,18 @@ TEST_F(CudaParts, SeeAnEntryThatMoved) {
 }
 
 /* Two streams launch one bank whose entries differ from launch to launch. */
+#ifndef PLEC_ON_GPU
+/* Rows that were not written must not be taken for written. */
+TEST_F(CudaParts, WriteATableAgainThatWasRefused) {
+    CudaLaunch launch(&cuda_, uploaded_.get(), step_);
+    plec_emu_refuse_launch("table_kernel");
+    EXPECT_EQ(plec_launch_experts(cuda_.stream, &launch.args, &cuda_.err), PLEC_NO_DEVICE);
+    EXPECT_NE(std::string(cuda_.err.message).find("kernel table"), std::string::npos)
+        << cuda_.err.message;
+    expect_right(launch.run(), bank_.get(), step_);
+}
+#endif
+
 TEST_F(CudaParts, OrderTheStreamsOfOneBank) {
     BankSpec other_spec = spec();
     other_spec.seed = 2;

@@ -23,6 +23,13 @@ static void make_row(struct plec_cuda_entry *row, const struct plec_bank *bank, 
     row->down_scale = factor(bank->down_scale, expert);
 }
 
+/* What a row's shadow holds when nobody knows what the row does: no entry is like it. */
+static void forget(struct plec_cuda_entry *shadow) {
+    uint32_t generation = shadow->generation;
+    memset(shadow, 0xFF, sizeof *shadow);
+    shadow->generation = generation;
+}
+
 static struct plec_cuda_table *find(struct plec_cuda_device *device, const struct plec_bank *bank) {
     for (uint32_t i = 0; i < device->n_tables; i++)
         if (device->tables[i].key == bank->entries && device->tables[i].n_rows == bank->n_entries)
@@ -52,9 +59,10 @@ static struct plec_cuda_table *add(struct plec_cuda_launch *launch, const struct
     struct plec_cuda_table *table = &device->tables[device->n_tables++];
     *table = (struct plec_cuda_table){
         .key = bank->entries, .first_row = device->n_rows, .n_rows = bank->n_entries};
-    memset(device->shadow + table->first_row, 0xFF, table->n_rows * sizeof *device->shadow);
-    for (uint32_t i = 0; i < table->n_rows; i++)
+    for (uint32_t i = 0; i < table->n_rows; i++) {
         device->shadow[table->first_row + i].generation = 0;
+        forget(&device->shadow[table->first_row + i]);
+    }
     device->n_rows += bank->n_entries;
     return table;
 }
@@ -80,9 +88,12 @@ static void refuse_capture(struct plec_cuda_launch *launch, uint32_t expert) {
                                    "expert %u changed before its launch was captured", expert);
 }
 
-static void flush(struct plec_cuda_launch *launch, struct plec_cuda_table_args *args) {
+static void flush(struct plec_cuda_launch *launch, struct plec_cuda_table_args *args,
+                  struct plec_cuda_entry *shadow) {
     if (args->n_rows == 0) return;
-    plec_cuda_launched(launch, plec_cuda_launch_table(args, launch->stream->handle), "table");
+    if (!plec_cuda_launched(launch, plec_cuda_launch_table(args, launch->stream->handle), "table"))
+        for (uint32_t i = 0; i < args->n_rows; i++)
+            forget(&shadow[args->at[i]]);
     args->n_rows = 0;
 }
 
@@ -101,7 +112,7 @@ static void update(struct plec_cuda_launch *launch, struct plec_cuda_table_args 
     shadow[expert] = row;
     args->at[args->n_rows] = expert;
     args->rows[args->n_rows++] = row;
-    if (args->n_rows == PLEC_CUDA_TABLE_ROWS) flush(launch, args);
+    if (args->n_rows == PLEC_CUDA_TABLE_ROWS) flush(launch, args, shadow);
 }
 
 static const struct plec_cuda_entry *take_locked(struct plec_cuda_launch *launch,
@@ -119,7 +130,7 @@ static const struct plec_cuda_entry *take_locked(struct plec_cuda_launch *launch
     for (uint32_t i = 0; i < n_part; i++)
         if (part == NULL || part[i] < bank->n_entries)
             update(launch, &args, bank, shadow, part != NULL ? part[i] : i);
-    flush(launch, &args);
+    flush(launch, &args, shadow);
     if (launch->status != PLEC_OK) return NULL;
     table->captured = table->captured || capturing;
     return args.table;

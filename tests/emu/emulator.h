@@ -46,6 +46,10 @@ void plec_emu_set_wgmma_flushes(bool flushes);
  * is; 0: for the device's. */
 void plec_emu_set_image(int capability);
 
+/* The next launch of a kernel whose name holds `kernel` is refused: cudaErrorLaunchOutOfResources.
+ * NULL: none. Valid until then. */
+void plec_emu_refuse_launch(const char *kernel);
+
 /* As a new process: frees all memory, streams, events and graphs, forgets errors. Nothing may be
  * under way in another thread. */
 void plec_emu_reset(void);

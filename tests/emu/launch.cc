@@ -6,6 +6,7 @@
 #include "tests/emu/statistics.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace plec_emu {
 
@@ -73,11 +74,18 @@ static void run_kernel(const std::string &name, const LaunchShape &shape,
     operations[(size_t)operation_running].waited_first = launch.waited_first;
 }
 
+static bool take_refusal(const char *name) {
+    if (!settings.refused || !strstr(name, settings.refused)) return false;
+    settings.refused = nullptr;
+    return true;
+}
+
 cudaError_t enqueue_kernel(const char *name, const void *kernel, const LaunchShape &shape,
                            const KernelCall &call) {
     Call inside(name);
     cudaError_t error = refuse_shape(name, kernel, shape);
     if (error) return error;
+    if (take_refusal(name)) return fail(cudaErrorLaunchOutOfResources);
     std::string bare = bare_name(name);
     Work kind = shape.kind == LAUNCH_DEPENDENT ? Work::DEPENDENT : Work::KERNEL;
     return issue(shape.stream, bare, kind, [=] { run_kernel(bare, shape, call); });

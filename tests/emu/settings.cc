@@ -87,6 +87,10 @@ void plec_emu_set_image(int capability) {
     plec_emu::settings.image = capability;
 }
 
+void plec_emu_refuse_launch(const char *kernel) {
+    plec_emu::settings.refused = kernel;
+}
+
 void plec_emu_set_quiet(bool quiet) {
     plec_emu::settings.quiet = quiet;
 }

@@ -26,6 +26,7 @@ struct Settings {
     int exit_status = 66;          /* of a process that ends with reports; 0: its own */
     bool flush_subnormals = false; /* in operands of mma: what PTX does not rule out */
     bool wgmma_flushes = false;    /* in those of wgmma */
+    const char *refused = nullptr; /* the kernel whose next launch is */
     bool quiet = false;            /* count reports without printing them */
 };
 
