@@ -333,6 +333,30 @@ TEST_F(CudaParts, RefuseAnExpertNamedTwiceOrWithoutPairs) {
     }
 }
 
+/* The most experts there can be, all named, and then one of them again. */
+TEST(CudaExperts, RefuseMoreNamesOfAPartThanThereAreExperts) {
+    CudaDevice cuda;
+    BankSpec spec;
+    spec.n_entries = 1024, spec.input_dim = spec.intermediate_dim = spec.output_dim = 4;
+    Bank bank(spec);
+    std::vector<uint8_t> zeros(4 * 4 * sizeof(float));
+    struct plec_entry entry = {};
+    for (int id : {PLEC_GATE, PLEC_UP, PLEC_DOWN})
+        entry.values[id] = cuda.upload(zeros);
+    std::vector<plec_entry> entries(1024, entry);
+    struct plec_bank shared = *bank.get();
+    shared.entries = entries.data();
+    Step step = make_step(&shared, 512, 2, 1);
+    std::vector<uint32_t> names;
+    for (uint32_t i = 0; i < 1024; i++)
+        step.ids[i] = int32_t(i), names.push_back(i);
+    names.push_back(5);
+    CudaLaunch cut(&cuda, &shared, step);
+    cut.phase(PLEC_EXPERTS_BEGIN);
+    cut.phase(PLEC_EXPERTS_PART, names);
+    EXPECT_EQ(cuda.failure(), "BadPart");
+}
+
 TEST_F(CudaParts, RefuseToFinishWithExpertsLeftOut) {
     CudaLaunch cut(&cuda_, uploaded_.get(), step_);
     std::vector<float> before = cut.y();

@@ -337,9 +337,7 @@ static void take_part(struct plec_cuda_run *run) {
                                        .counts = run->plan.counts + PLEC_CUDA_LISTS + 1,
                                        .fault = run->launch.stream->fault,
                                        .launch = run->launch.number};
-    /* More names than experts: one of them twice, which the first 1024 show. */
-    part.n_part =
-        run->args->n_part < PLEC_CUDA_EXPERTS_MAX ? run->args->n_part : PLEC_CUDA_EXPERTS_MAX;
+    part.n_part = run->args->n_part < PLEC_CUDA_PART_MAX ? run->args->n_part : PLEC_CUDA_PART_MAX;
     for (uint32_t i = 0; i < part.n_part; i++)
         part.part[i] =
             (uint16_t)(run->args->part[i] < UINT16_MAX ? run->args->part[i] : UINT16_MAX);

@@ -169,11 +169,13 @@ size_t plec_cuda_plan_shared(uint32_t n_entries);
 /* Most tiles of a list, whatever the routing. */
 uint32_t plec_cuda_max_tiles(uint64_t n_pairs, uint32_t n_entries, uint32_t width);
 
-/* Takes the named experts out of a plan: their tiles, list by list, into lists of their own. */
+/* Takes the named experts out of a plan: their tiles, list by list, into lists of their own. Of
+ * more names than experts one is there twice, which the first PLEC_CUDA_PART_MAX show. */
+enum { PLEC_CUDA_PART_MAX = PLEC_CUDA_EXPERTS_MAX + 1 };
 struct plec_cuda_part_args {
     struct plec_cuda_plan plan;
     uint32_t n_lists, n_entries, n_part;
-    uint16_t part[PLEC_CUDA_EXPERTS_MAX];
+    uint16_t part[PLEC_CUDA_PART_MAX];
     struct plec_cuda_tile *tiles[PLEC_CUDA_LISTS]; /* [max_tiles] */
     uint32_t *counts;                              /* [PLEC_CUDA_LISTS] */
     struct plec_cuda_fault *fault;
