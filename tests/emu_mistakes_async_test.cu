@@ -124,6 +124,7 @@ enum Ring {
     WHOLE,
     NOT_INITIALISED,
     INIT_NOT_FENCED,
+    ZEROS_NOT_FENCED,
     PRODUCER_RUNS_AHEAD,
     WRONG_BYTES,
     CONSUMER_RUNS_AHEAD,
@@ -138,6 +139,9 @@ template <Ring HOW> __global__ void sum_ring(const int *x, int *y, int n_rows) {
     PLEC_SHARED_STATIC(uint64_t[4], barrier);
     const int t = threadIdx.x;
     const unsigned full = plec_shared_address(&barrier[0]), empty = full + 16;
+    for (int i = t; i < 128; i += 96)
+        ring[i] = 0; /* which the copies write over */
+    if (HOW != ZEROS_NOT_FENCED) plec_fence_proxy_async();
     if (t == 0) {
         for (int i = 0; i < 2 && HOW != NOT_INITIALISED; i++) {
             plec_mbarrier_init(full + 8 * i, 1);
@@ -183,6 +187,7 @@ template <Ring HOW> void run_ring(cudaStream_t stream, int *d, int *e) {
 
 RING_MISTAKE(MbarrierNotInitialised, "mbarrier", NOT_INITIALISED)
 RING_MISTAKE(MbarrierNotMadeKnown, "mbarrier-fence", INIT_NOT_FENCED)
+RING_MISTAKE(OrdinaryStoresUnderABulkCopyWithoutAProxyFence, "proxy-fence", ZEROS_NOT_FENCED)
 RING_MISTAKE(ProducerDoesNotWaitForAnEmptyStage, nullptr, PRODUCER_RUNS_AHEAD)
 RING_MISTAKE(BytesExpectedAreNotTheBytesCopied, "deadlock", WRONG_BYTES)
 RING_MISTAKE(ConsumerDoesNotWaitForAFullStage, nullptr, CONSUMER_RUNS_AHEAD)

@@ -85,16 +85,18 @@ static void check_initialised(const Word &word, const WordAccess &a) {
            accessor(a.thread, a.place).c_str());
 }
 
-/* The asynchronous proxy reads what ordinary stores wrote: their thread must have fenced since. */
+/* The asynchronous proxy reads, or writes over, what ordinary stores wrote: their thread must have
+ * fenced since. */
 static void check_proxy(const Record &write, const WordAccess &a) {
     if (!a.shared || !a.thread || !(a.access & ACCESS_ASYNC) || write.access & ACCESS_ASYNC) return;
     const Thread *writer = a.thread->block->threads[write.thread];
     if (write.clock < writer->proxy_fenced || !first_time("proxy-fence", write.place, a.place))
         return;
     report("proxy-fence",
-           "%s, by wgmma or bulk copy, reads what ordinary stores of thread %u at %s wrote without "
+           "%s, by wgmma or bulk copy, %s what ordinary stores of thread %u at %s wrote without "
            "fence.proxy.async",
-           accessor(a.thread, a.place).c_str(), write.thread, place_text(write.place).c_str());
+           accessor(a.thread, a.place).c_str(), a.access & ACCESS_WRITE ? "writes over" : "reads",
+           write.thread, place_text(write.place).c_str());
 }
 
 /* ---- remembering ----------------------------------------------------------------------------- */
@@ -164,7 +166,7 @@ void check_word(const Word &word, const WordAccess &a) {
         if (!(write.bytes & a.bytes)) continue;
         if (!both_atomic(write, a) && !ordered(write, a))
             report_race(write, true, a);
-        else if (!writes)
+        else
             check_proxy(write, a);
     }
     if (!writes) {
