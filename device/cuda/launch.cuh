@@ -60,6 +60,12 @@ inline cudaError_t plec_launch_kernel(enum plec_launch_kind kind, void (*kernel)
     } else if (kind == PLEC_LAUNCH_DEPENDENT) {
         attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attribute[0].val.programmaticStreamSerializationAllowed = 1;
+        /* A multiprocessor divides its memory between L1 and shared anew only when it is empty:
+         * kernels that are to overlap there want it alike. */
+        cudaError_t status = cudaFuncSetAttribute((const void *)kernel,
+                                                  cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                  cudaSharedmemCarveoutMaxShared);
+        if (status != cudaSuccess) return status;
     }
     return cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
 }
