@@ -181,6 +181,9 @@ static __device__ __forceinline__ void plec_mm_bulk_copy(const struct plec_mm_ar
         tokens.load(args, base + S::TOKENS_AT + turn.slot * S::TOKEN_STAGE,
                     base + S::FULL + to * 8);
     }
+    /* No thread ends before its copies do. */
+    plec_copy_async_commit();
+    plec_copy_async_wait<0>();
 }
 
 template <class F, int NT>

@@ -322,8 +322,8 @@ PLEC_PTX_FUNCTION void plec_mbarrier_wait(unsigned barrier, unsigned parity PLEC
 #endif
 }
 
-/* Arrives when the copies of plec_copy_async that this thread has issued so far, and not committed
- * to a group, have landed: one of the arrivals that the barrier was initialised for. */
+/* Arrives when all copies of plec_copy_async that this thread has issued so far have landed: one of
+ * the arrivals that the barrier was initialised for. (The emulation has it not behind groups.) */
 PLEC_PTX_FUNCTION void plec_copy_async_arrive(unsigned barrier PLEC_HERE) {
     PLEC_PTX(copy_async_arrive(barrier, file_, line_),
              asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier)

@@ -72,10 +72,21 @@ void land_arrival(Block *block, size_t i) {
     t->now = now;
 }
 
+/* Those that a barrier counts were issued before any group (copy_async_arrive). */
+static void land_arrivals(const Thread *t) {
+    std::vector<AsyncArrival> &arrivals = t->block->arrivals;
+    for (size_t i = 0; i < arrivals.size();)
+        if (arrivals[i].thread == t)
+            land_arrival(t->block, i);
+        else
+            i++;
+}
+
 void copy_async_wait(int n_under_way, const char *, int) {
     Thread *t = running;
     int n_groups = (int)t->copy_groups.size() - n_under_way;
     if (n_groups <= 0) return;
+    land_arrivals(t);
     size_t n_copies = 0;
     for (int group = 0; group < n_groups; group++)
         n_copies += (size_t)t->copy_groups[(size_t)group];
