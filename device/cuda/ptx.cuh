@@ -1,8 +1,8 @@
-/* ptx.cuh: every PTX instruction that the kernels use, one wrapper each; wgmma has a file of its
- * own (ptx_wgmma.cuh). Nothing else in the tree has inline PTX. Under nvcc a wrapper is the
- * instruction; in the emulation it is a call of the same meaning in tests/emu/instructions.h, which
- * checks what the hardware leaves undefined. A wrapper for an instruction that the target lacks
- * does not exist there.
+/* ptx.cuh: every PTX instruction of kernels and of the contract cases (tests/emu), one wrapper
+ * each; wgmma has a file of its own (ptx_wgmma.cuh). Nothing else in the tree has inline PTX. Under
+ * nvcc a wrapper is the instruction; in the emulation it is a call of the same meaning in
+ * tests/emu/instructions.h, which checks what the hardware leaves undefined. A wrapper for an
+ * instruction that the target lacks does not exist there.
  *
  * Shared memory is named by 32-bit addresses (plec_shared_address), global memory by pointers.
  * PLEC_HERE adds the caller's source line in the emulation: it is how reports name a line.
@@ -96,21 +96,8 @@ PLEC_PTX_FUNCTION uint2 plec_load_8(const void *from PLEC_HERE) {
     return PLEC_PTX(load<uint2>(from, file_, line_), *(const uint2 *)from);
 }
 
-/* 16 bytes from global memory that no kernel writes meanwhile. */
-PLEC_PTX_FUNCTION uint4 plec_load_16_constant(const void *from PLEC_HERE) {
-    return PLEC_PTX(load<uint4>(from, file_, line_), __ldg((const uint4 *)from));
-}
-
-PLEC_PTX_FUNCTION uint2 plec_load_8_constant(const void *from PLEC_HERE) {
-    return PLEC_PTX(load<uint2>(from, file_, line_), __ldg((const uint2 *)from));
-}
-
 PLEC_PTX_FUNCTION void plec_store_16(void *to, uint4 value PLEC_HERE) {
     PLEC_PTX(store<uint4>(to, value, file_, line_), *(uint4 *)to = value);
-}
-
-PLEC_PTX_FUNCTION void plec_store_8(void *to, uint2 value PLEC_HERE) {
-    PLEC_PTX(store<uint2>(to, value, file_, line_), *(uint2 *)to = value);
 }
 
 /* ---- between blocks -------------------------------------------------------------------------- */
@@ -179,14 +166,8 @@ PLEC_PTX_FUNCTION void plec_ldmatrix_x4(unsigned (&r)[4], unsigned row PLEC_HERE
     PLEC_PTX(ldmatrix(r, 4, false, row, file_, line_),
              asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                           : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                          : "r"(row)));
-}
-
-PLEC_PTX_FUNCTION void plec_ldmatrix_x2(unsigned (&r)[2], unsigned row PLEC_HERE) {
-    PLEC_PTX(ldmatrix(r, 2, false, row, file_, line_),
-             asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                          : "=r"(r[0]), "=r"(r[1])
-                          : "r"(row)));
+                          : "r"(row)
+                          : "memory"));
 }
 
 /* The same, each matrix transposed. */
@@ -194,7 +175,8 @@ PLEC_PTX_FUNCTION void plec_ldmatrix_x4_transposed(unsigned (&r)[4], unsigned ro
     PLEC_PTX(ldmatrix(r, 4, true, row, file_, line_),
              asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                           : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                          : "r"(row)));
+                          : "r"(row)
+                          : "memory"));
 }
 
 /* d += a * b: m16n8k16, bf16 operands, f32 accumulators. */

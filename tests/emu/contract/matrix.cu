@@ -1,4 +1,4 @@
-/* matrix.cu: fragments of ldmatrix, stmatrix and mma.sync against scalar products. */
+/* matrix.cu: fragments of ldmatrix and mma.sync against scalar products. */
 #include "device/cuda/ptx.cuh"
 #include "tests/emu/contract/array.cuh"
 
