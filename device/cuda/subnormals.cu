@@ -9,6 +9,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
+#include "lyrw/codec/bits.h"
 
 static __global__ void __launch_bounds__(32) subnormals_kernel(uint32_t *kept) {
     const uint32_t two_to_64 = 0x5F805F80u; /* a pair of bf16 */
@@ -20,8 +21,9 @@ static __global__ void __launch_bounds__(32) subnormals_kernel(uint32_t *kept) {
     kept[lane] = d[0] == wanted && d[1] == wanted && d[2] == wanted && d[3] == wanted;
 }
 
-/* The same of mm_wg: wgmma, and the sums of pairs that take an offset off codes. An image for
- * another architecture than sm_90a has neither. One warpgroup; thread t holds code 1 + t, less 64.
+/* The same of mm_wg: wgmma, the sums of pairs that take an offset off codes, and the products that
+ * raise them out of the subnormals. An image for another architecture than sm_90a has none of them.
+ * One warpgroup; thread t holds code 1 + t, less 64, and the code itself times 2^127.
  */
 static __global__ void __launch_bounds__(128) wgmma_kernel(uint32_t *kept) {
     uint32_t t = threadIdx.x;
@@ -44,7 +46,10 @@ static __global__ void __launch_bounds__(128) wgmma_kernel(uint32_t *kept) {
     plec_wgmma_hold(d);
     int quad = 4 * (int)(t & ~3u) + 10 - 4 * 64;
     float wanted = ldexpf((float)(4 * quad), 64 - 133);
-    kept[t] = d[0] == wanted && d[1] == wanted && d[2] == wanted && d[3] == wanted;
+    uint32_t raised = plec_mul_bf16x2((1 + t) * 0x00010001u, 0x7F007F00u);
+    uint32_t wanted_raised = plec_f32_bits(ldexpf((float)(1 + t), 127 - 133)) >> 16;
+    kept[t] = d[0] == wanted && d[1] == wanted && d[2] == wanted && d[3] == wanted &&
+              raised == wanted_raised * 0x00010001u;
 #else
     kept[t] = 0;
 #endif
