@@ -1,6 +1,8 @@
 // A step captured once and replayed with other routings, against launches of their own.
 #include "tests/support/cuda_device.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -133,6 +135,40 @@ TEST_P(GraphOne, LetsOtherThreadsAskEventsAndTakeMemoryMeanwhile) {
     plec_pinned_free(cuda_.device, landing);
     ASSERT_EQ(ended, PLEC_OK) << cuda_.err.message;
     EXPECT_TRUE(same(replay(&launch, step), right));
+}
+
+/* Memory is given back when the device has done with it: another thread's capture is waited for,
+ * and not broken. */
+TEST(GraphReserved, IsNotBrokenByMemoryThatIsGivenBack) {
+    struct plec_device_options options = {};
+    options.reserve_bytes = 1 << 20;
+    struct plec_device *device = nullptr;
+    struct plec_stream *stream = nullptr;
+    struct plec_graph *graph = nullptr;
+    struct plec_error err = {};
+    void *kept = nullptr, *given = nullptr;
+    ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CUDA, &options, &err), PLEC_OK) << err.message;
+    ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
+    ASSERT_EQ(plec_device_alloc(&kept, device, 64, &err), PLEC_OK);
+    ASSERT_EQ(plec_device_alloc(&given, device, 64, &err), PLEC_OK);
+    ASSERT_EQ(plec_graph_begin(stream, &err), PLEC_OK);
+    std::atomic<bool> begun(false), freed(false);
+    std::thread other([&] {
+        begun = true;
+        plec_device_free(device, given);
+        freed = true;
+    });
+    while (!begun)
+        std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(freed);
+    EXPECT_EQ(plec_fill(kept, 1, 64, stream, &err), PLEC_OK);
+    EXPECT_EQ(plec_graph_end(&graph, stream, &err), PLEC_OK) << err.message;
+    other.join();
+    plec_graph_close(graph);
+    plec_device_free(device, kept);
+    plec_stream_close(stream);
+    plec_device_close(device);
 }
 
 /* The bank's table was read last by a stream that captures: nothing of it can be waited for. */

@@ -525,6 +525,20 @@ TEST_F(Mistakes, CaptureThatWaitsForWorkOutsideIt) {
     });
 }
 
+TEST_F(Mistakes, CaptureBrokenByAWaitForTheWholeDevice) {
+    expect_reported("capture", [&](bool wrong) {
+        cudaGraph_t graph;
+        cudaError_t waited = cudaSuccess;
+        cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal);
+        std::thread([&] {
+            waited = wrong ? cudaDeviceSynchronize() : cudaStreamSynchronize(b);
+        }).join();
+        EXPECT_EQ(wrong ? cudaErrorStreamCaptureUnsupported : cudaSuccess, waited);
+        EXPECT_EQ(wrong ? cudaErrorStreamCaptureInvalidated : cudaSuccess,
+                  cudaStreamEndCapture(a, &graph));
+    });
+}
+
 TEST_F(Mistakes, CaptureThatAnotherThreadEnds) {
     expect_reported("capture", [&](bool wrong) {
         cudaGraph_t graph;

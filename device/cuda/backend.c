@@ -160,11 +160,20 @@ static enum plec_status choose_rung(struct plec_cuda_device *device,
     return status;
 }
 
+static void make_recursive(pthread_mutex_t *mutex) {
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(mutex, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+}
+
 static void release(struct plec_cuda_device *device) {
     plec_cuda_library_close(device->library);
     if (device->reserved != NULL) (void)cudaFree(device->reserved);
     if (device->order != NULL) (void)cudaEventDestroy(device->order);
     if (device->rows != NULL) (void)cudaFree(device->rows);
+    pthread_mutex_destroy(&device->captures);
     pthread_mutex_destroy(&device->mutex);
     free(device->shadow);
     free(device);
@@ -182,6 +191,7 @@ static enum plec_status cuda_open(struct plec_device **out,
         in_range(options->queue_capacity, PLEC_CUDA_CALLS_DEFAULT, PLEC_CUDA_CALLS_MAX);
     device->probe = options->probe;
     pthread_mutex_init(&device->mutex, NULL);
+    make_recursive(&device->captures);
     status = plec_cuda_enter(device, err);
     if (status == PLEC_OK) status = describe(device, err);
     if (status == PLEC_OK) status = check_arch(device, err);

@@ -70,8 +70,11 @@ struct plec_cuda_device {
     char name[96];
     struct plec_device_probe probe; /* told on the threads that enqueue */
     atomic_uint n_open;             /* streams open */
-    pthread_mutex_t mutex;          /* over the tables and the pool */
-    uint8_t *reserved;              /* [pool.n_bytes] device; NULL: nothing */
+    pthread_mutex_t
+        captures;          /* recursive, taken before all others: the thread that captures a graph
+                              has it, and who waits for the whole device, which breaks a capture */
+    pthread_mutex_t mutex; /* over the tables and the pool */
+    uint8_t *reserved;     /* [pool.n_bytes] device; NULL: nothing */
     struct plec_cuda_pool pool;
     struct plec_cuda_entry *rows;   /* [PLEC_CUDA_TABLE_ROWS_MAX] device */
     struct plec_cuda_entry *shadow; /* [PLEC_CUDA_TABLE_ROWS_MAX] host: what rows hold */

@@ -37,15 +37,18 @@ static struct plec_cuda_table *find(struct plec_cuda_device *device, const struc
     return NULL;
 }
 
-/* Gives all tables up, when no graph reads one. */
+/* Gives all tables up, when no graph reads one, or may yet. */
 static enum plec_status make_room(struct plec_cuda_device *device, struct plec_error *err) {
+    bool captured = pthread_mutex_trylock(&device->captures) != 0;
+    bool locked = !captured;
     for (uint32_t i = 0; i < device->n_tables; i++)
-        if (device->tables[i].captured)
-            return plec_fail(err, PLEC_NO_MEMORY, "TablesFull",
-                             "%u tables of %u rows in all, and graphs read some of them",
-                             device->n_tables, device->n_rows);
+        captured = captured || device->tables[i].captured;
     enum plec_status status =
-        plec_cuda_check(cudaDeviceSynchronize(), err, "making room for a table");
+        captured ? plec_fail(err, PLEC_NO_MEMORY, "TablesFull",
+                             "%u tables of %u rows in all, and graphs read some of them",
+                             device->n_tables, device->n_rows)
+                 : plec_cuda_check(cudaDeviceSynchronize(), err, "making room for a table");
+    if (locked) pthread_mutex_unlock(&device->captures);
     if (status == PLEC_OK) device->n_tables = device->n_rows = 0;
     return status;
 }

@@ -17,6 +17,7 @@ enum plec_status plec_cuda_graph_begin(struct plec_stream *base, struct plec_err
                          "products of cuBLAS: the host has to know the rows of each expert");
     enum plec_status status = plec_cuda_stream_sync(base, err);
     if (status != PLEC_OK) return status;
+    pthread_mutex_lock(&stream->device->captures);
     pthread_mutex_lock(&stream->mutex);
     pthread_mutex_lock(&stream->device->mutex);
     /* Other threads go on: they ask events and take memory while this one captures. */
@@ -26,6 +27,7 @@ enum plec_status plec_cuda_graph_begin(struct plec_stream *base, struct plec_err
     stream->capturing = status == PLEC_OK;
     pthread_mutex_unlock(&stream->device->mutex);
     pthread_mutex_unlock(&stream->mutex);
+    if (status != PLEC_OK) pthread_mutex_unlock(&stream->device->captures);
     return status;
 }
 
@@ -50,6 +52,7 @@ enum plec_status plec_cuda_graph_end(struct plec_graph **out, struct plec_stream
     stream->capturing = false;
     pthread_mutex_unlock(&stream->device->mutex);
     pthread_mutex_unlock(&stream->mutex);
+    pthread_mutex_unlock(&stream->device->captures);
     if (status != PLEC_OK) return status;
     struct plec_cuda_graph *graph = calloc(1, sizeof *graph);
     if (graph == NULL) {

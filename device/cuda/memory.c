@@ -47,7 +47,9 @@ enum plec_status plec_cuda_device_alloc(void **out, struct plec_device *base, ui
 /* A failure to free is one of work enqueued before: its stream's next sync tells it. Either way the
  * device has done with the memory before another gets it. */
 static void give_reserved(struct plec_cuda_device *device, const void *memory) {
+    pthread_mutex_lock(&device->captures);
     if (plec_cuda_enter(device, NULL) == PLEC_OK) (void)cudaDeviceSynchronize();
+    pthread_mutex_unlock(&device->captures);
     pthread_mutex_lock(&device->mutex);
     bool given =
         plec_cuda_pool_give(&device->pool, (uint64_t)((const uint8_t *)memory - device->reserved));

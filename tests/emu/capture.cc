@@ -25,10 +25,11 @@ static bool concerns(const Capture &capture) {
            capture.thread == std::this_thread::get_id();
 }
 
-bool capture_forbids(const char *call) {
+bool capture_forbids(const char *call, bool whole_device) {
     bool forbidden = false;
     for (CUstream_st *stream : all_streams()) {
-        if (!stream->capture || !concerns(*stream->capture)) continue;
+        if (!stream->capture) continue;
+        if (!whole_device && !concerns(*stream->capture)) continue;
         stream->capture->broken = true;
         forbidden = true;
     }

@@ -36,8 +36,9 @@ void capture_node(CUstream_st *stream, const std::string &name, Work kind,
 Capture *capture_under_way(int number);
 
 /* True, reported and the capture broken, when `call` may not be made while a stream is captured:
- * by any thread in global mode, by the thread that began in thread-local mode. */
-bool capture_forbids(const char *call);
+ * by any thread in global mode, by the thread that began in thread-local mode. One that waits for
+ * the whole device: by nobody in any mode. */
+bool capture_forbids(const char *call, bool whole_device = false);
 
 } // namespace plec_emu
 

@@ -49,8 +49,9 @@ cudaError_t cudaDeviceReset(void) {
 }
 
 static size_t most_shared_bytes(void) {
-    if (settings.capability == 120) return 99 * KIB;
-    return settings.capability < 90 ? 163 * KIB : 227 * KIB;
+    int capability = settings.capability;
+    if (capability >= 120 || capability == 86 || capability == 89) return 99 * KIB;
+    return capability < 90 ? 163 * KIB : 227 * KIB;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {

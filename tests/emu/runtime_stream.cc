@@ -49,7 +49,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     PLEC_EMU_CALL;
-    if (capture_forbids(__func__)) return fail(cudaErrorStreamCaptureUnsupported);
+    if (capture_forbids(__func__, true)) return fail(cudaErrorStreamCaptureUnsupported);
     return wait_for_all();
 }
 
