@@ -411,14 +411,15 @@ static enum plec_status forward_routed_there(struct plec_runner *runner,
     return routed;
 }
 
-/* A token with a NaN is the host's to tell of. */
+/* A token with a NaN is the host's to tell of; another vector to route by is there alone. */
 static enum plec_status forward(struct plec_runner *runner, struct plec_runner_layer *from,
                                 struct stop *stop, struct plec_error *err) {
     const struct plec_forward_args *args = stop->args;
     size_t n = (size_t)args->n_tokens * from->bound.layer.hidden_size;
     plec_tracer_begin(runner->tracer, PLEC_TRACE_ROUTE, from->number, args->n_tokens);
     widen(runner->x, args->hidden, args->hidden_type, n);
-    if (from->routes && args->ids == NULL && find_nan(runner->x, n) == n)
+    bool by_hidden = args->ids == NULL && args->router_input == NULL;
+    if (from->routes && by_hidden && find_nan(runner->x, n) == n)
         return forward_routed_there(runner, from, stop, err);
     return forward_routed_here(runner, from, stop, err);
 }

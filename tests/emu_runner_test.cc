@@ -60,8 +60,10 @@ class OneLayer {
             value = normal(random);
         return x;
     }
-    /* A step of x, by a routing of its own where the container has no router. */
-    Output step(const std::vector<float> &x, uint32_t seed = 1, bool routed = false) {
+    /* A step of x, by a routing of its own where the container has no router, or by another vector.
+     */
+    Output step(const std::vector<float> &x, uint32_t seed = 1, bool routed = false,
+                const float *router_input = nullptr) {
         uint32_t n_tokens = uint32_t(x.size() / hidden()), k = bound->layer.router.top_k;
         uint32_t n_experts = bound->layer.routed.n_entries;
         std::vector<int32_t> ids;
@@ -84,6 +86,7 @@ class OneLayer {
         args.layer = layer_;
         args.n_tokens = n_tokens;
         args.hidden = x.data();
+        args.router_input = router_input;
         args.out = out.y.data();
         args.ids_out = out.ids.data();
         args.weights_out = out.weights.data();
@@ -178,6 +181,20 @@ StreamModelSpec small_model() {
     spec.n_layers = 1;
     spec.router = spec.shared = true;
     return spec;
+}
+
+/* The device's router took the hidden state where the caller gave another vector. */
+TEST(CudaRunner, RoutesByTheVectorThatIsGiven) {
+    StreamModel model(small_model());
+    plec_runner_options options = {};
+    options.host_router = true;
+    OneLayer here(model.path(), 0, options), there(model.path(), 0, {});
+    std::vector<float> x = here.input(8, 1), other = here.input(8, 2);
+    ASSERT_NE(here.step(x).ids, here.step(other).ids);
+    Output wanted = here.step(x, 1, false, other.data());
+    EXPECT_EQ(wanted.ids, here.step(other).ids);
+    for (int i = 0; i < 3; i++)
+        expect_same(there.step(x, 1, false, other.data()), wanted);
 }
 
 TEST(CudaRunner, KeepsAGraphForEachOfTheLastSizes) {
