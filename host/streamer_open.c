@@ -518,8 +518,8 @@ void plec_streamer_close(struct plec_streamer *streamer) {
     plec_prefetch_close(streamer->prefetch);
     plec_residency_close(streamer->resident);
     plec_residency_close(streamer->host);
+    close_device_parts(streamer); /* the call behind a copy may still be about to wake the reaper */
     plec_io_close(streamer->io);
-    close_device_parts(streamer);
     plec_pinned_close(streamer->pinned);
     plec_keyspace_close(&streamer->keys);
     plec_span_table_close(&streamer->spans);

@@ -213,13 +213,16 @@ static void end_virtually(struct plec_streamer *streamer) {
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-/* From here on others call; the lock is held, so that they see what the thread has not seen. */
+/* From here on others call; the lock is held, so that they see what the thread has not seen. Who
+ * called during the round, without the lock, is not in it: such a call ends the sleep at once, but
+ * not one on completions. */
 static void fall_asleep(struct plec_streamer *streamer) {
     bool polls = is_to_poll(streamer);
     uint64_t until_ns = plec_streamer_now(streamer) + (polls ? POLL_NS : IDLE_NS);
     uint64_t due_ns = plec_streamer_next_due(streamer);
     pthread_mutex_lock(&streamer->wake_lock);
-    streamer->reaping = streamer->n_pieces > 0 && count_copies_ahead(streamer) < PLEC_COPIES_AHEAD;
+    streamer->reaping = streamer->n_pieces > 0 && !streamer->engine_called &&
+                        count_copies_ahead(streamer) < PLEC_COPIES_AHEAD;
     streamer->engine_polls = polls;
     streamer->engine_until_ns = due_ns < until_ns ? due_ns : until_ns;
     pthread_mutex_unlock(&streamer->wake_lock);

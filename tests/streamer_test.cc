@@ -1,6 +1,5 @@
 /* A streamer without a runner: when slots are given away, and dispatches that stop half way. */
-#include "device/backend.h"
-#include "tests/support/stream_model.h"
+#include "tests/support/bare_streamer.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,99 +9,7 @@ using namespace plec_test;
 
 namespace {
 
-/* A device, two bound layers and a streamer of extents of one expert. */
-class Streamer : public testing::Test {
-  protected:
-    void open(uint32_t n_slots, uint32_t n_frames, plec_stream_options options = {}) {
-        plec_error err = {};
-        ASSERT_EQ(plec_container_open(&container_, model_.path().c_str(), nullptr, &err), PLEC_OK);
-        plec_device_options on = {};
-        on.simulation = simulation_.get();
-        ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, &on, &err), PLEC_OK);
-        ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
-        if (before_open != nullptr) before_open(device, stream);
-        plec_streamer_layer layers[2];
-        for (uint32_t i = 0; i < 2; i++) {
-            ASSERT_EQ(plec_container_bind(&bound[i], container_, i, &err), PLEC_OK) << err.message;
-            layers[i] = {i, &bound[i].layer.routed};
-        }
-        options.device_budget = UINT64_C(1) << 30; /* to learn what an extent takes */
-        options.extent_width = 1;
-        options.speculation = PLEC_SPECULATE_OFF;
-        options.poison = true;
-        plec_streamer_args args = {};
-        args.device = device;
-        args.container = container_;
-        args.layers = layers;
-        args.n_layers = 2;
-        args.options = &options;
-        ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
-        options.pinned_budget = n_frames * learn_sizes(stats());
-        options.device_budget = budget_of_slots(stats().frame_bytes, n_slots);
-        plec_streamer_close(streamer);
-        ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
-        ASSERT_EQ(stats().n_slots, n_slots);
-    }
-    void TearDown() override {
-        const char *broken = "";
-        EXPECT_TRUE(plec_streamer_sound(streamer, &broken)) << broken;
-        plec_stream_stats last = stats();
-        while (last.n_reading > 0 || last.n_copying > 0)
-            last = stats();
-        EXPECT_EQ(last.device.in_use, 0u);
-        EXPECT_EQ(last.host.in_use, 0u);
-        plec_streamer_close(streamer);
-        plec_stream_close(stream);
-        plec_device_close(device);
-        for (plec_bound_layer &layer : bound)
-            plec_bound_layer_close(&layer);
-        plec_container_close(container_);
-    }
-    void begin(uint32_t layer, const std::vector<int32_t> &ids) {
-        ids_ = ids;
-        plec_dispatch_args args = {};
-        args.layer = layer;
-        args.ids = ids_.data();
-        args.n_ids = ids_.size();
-        plec_streamer_begin(&bank, streamer, &args);
-    }
-    std::vector<uint32_t> next() {
-        plec_stream_part part;
-        plec_error err = {};
-        EXPECT_EQ(plec_streamer_next(&part, streamer, &err), PLEC_OK) << err.message;
-        return {part.experts, part.experts + part.n_experts};
-    }
-    void used() { EXPECT_EQ(plec_streamer_used(streamer, stream, nullptr), PLEC_OK); }
-    /* The bytes of an expert's matrices are those of the file. */
-    void expect_bytes(uint32_t layer, uint32_t expert) const {
-        const plec_entry &file = bound[layer].layer.routed.entries[expert];
-        for (int id : {PLEC_GATE, PLEC_UP, PLEC_DOWN}) {
-            ASSERT_NE(bank->entries[expert].values[id], file.values[id]);
-            EXPECT_EQ(memcmp(bank->entries[expert].values[id], file.values[id],
-                             model_.expert_bytes() / 3),
-                      0)
-                << "expert " << expert;
-        }
-    }
-    plec_stream_stats stats() const {
-        plec_stream_stats out;
-        plec_streamer_get_stats(&out, streamer);
-        return out;
-    }
-
-    void (*before_open)(plec_device *device, const plec_stream *stream) = nullptr;
-    plec_device *device = nullptr;
-    plec_stream *stream = nullptr;
-    plec_streamer *streamer = nullptr;
-    plec_bound_layer bound[2] = {};
-    const plec_bank *bank = nullptr;
-
-  private:
-    StreamModel model_;
-    Arriving simulation_{nullptr};
-    plec_container *container_ = nullptr;
-    std::vector<int32_t> ids_;
-};
+class Streamer : public BareStreamer {};
 
 TEST_F(Streamer, HandsOutEachExpertOnceWithItsBytes) {
     open(24, 24);
