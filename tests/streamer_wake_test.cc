@@ -18,6 +18,7 @@ struct Watched {
     static inline const plec_backend *real;
     static inline plec_backend backend;
     static inline std::function<void(plec_event *)> recorded; /* on the thread that records it */
+    static inline std::function<bool(plec_stream *)> refuses; /* to record on it */
     static inline std::function<void()> closing;              /* a stream */
 
     static plec_status open_event(plec_event **out, plec_device *device, plec_error *err) {
@@ -31,6 +32,8 @@ struct Watched {
         return status;
     }
     static plec_status record(plec_event *event, plec_stream *stream, plec_error *err) {
+        if (refuses && refuses(stream))
+            return plec_fail(err, PLEC_NO_DEVICE, "NotRecorded", "by a test");
         plec_status status = real->event_record(event, stream, err);
         if (status == PLEC_OK && recorded) recorded(event);
         return status;
@@ -82,6 +85,7 @@ class StreamerWake : public BareStreamer {
     void SetUp() override { before_open = Watched::take_over; }
     void TearDown() override {
         Watched::recorded = nullptr;
+        Watched::refuses = nullptr;
         BareStreamer::TearDown();
         Watched::closing = nullptr;
     }
@@ -130,6 +134,178 @@ TEST_F(StreamerWake, AnEndBeforeTheEngineSleepsOnReadsIsTakenAtOnce) {
         settle();
     }
     EXPECT_LT(least, 1500000);
+}
+
+/* --- an end wakes who waits for it ------------------------------------------------------------ */
+
+/* Work that takes as long as a test likes. */
+struct SlowWork {
+    std::atomic<bool> go{false}, finished{false};
+    static plec_status run(void *user, plec_error *) {
+        auto *work = static_cast<SlowWork *>(user);
+        while (!work->go)
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        work->finished = true;
+        return PLEC_OK;
+    }
+};
+
+/* A use's end is the waiting dispatch's to look at; the engine's thread would see it at its next
+ * look, milliseconds later. */
+TEST_F(StreamerWake, TheEndOfAUseWakesTheDispatchThatWaitsForItsSlot) {
+    struct Copies {
+        std::thread::id last; /* that began one; of the thread that waits for it */
+        static void event(void *user, const plec_stream_event *event) {
+            if (event->kind == PLEC_STREAM_COPY_BEGIN)
+                static_cast<Copies *>(user)->last = std::this_thread::get_id();
+        }
+    } copies;
+    plec_stream_options options = {};
+    options.trace = {Copies::event, &copies};
+    open(1, 4, options);
+    int n_own = 0;
+    for (int i = 0; i < 20; i++) {
+        SlowWork work;
+        begin(0, {4, 5});
+        ASSERT_EQ(next().size(), 1u);
+        EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &work, nullptr), PLEC_OK);
+        used();
+        std::thread other([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(3));
+            work.go = true;
+        });
+        ASSERT_EQ(next().size(), 1u);
+        n_own += copies.last == std::this_thread::get_id();
+        used();
+        other.join();
+        plec_streamer_end(streamer);
+    }
+    EXPECT_GT(n_own, 0);
+}
+
+/* The engine's thread takes a read that failed: the dispatch would look by itself 50 ms later. */
+TEST_F(StreamerWake, ADispatchIsToldAtOnceOfAReadThatFailed) {
+    struct BadReads {
+        std::atomic<bool> bad{false};
+        std::atomic<int64_t> failed{0};
+        static int before(void *user, uint32_t, uint64_t, uint64_t) {
+            auto *reads = static_cast<BadReads *>(user);
+            if (!reads->bad) return 0;
+            std::this_thread::sleep_for(std::chrono::milliseconds(5)); /* it waits by then */
+            reads->failed = Clock::now().time_since_epoch().count();
+            return EIO;
+        }
+    } reads;
+    plec_stream_options options = {};
+    options.io_engine = PLEC_IO_PREAD;
+    options.io_fault = {BadReads::before, &reads};
+    open(4, 4, options);
+    int64_t least = INT64_MAX;
+    for (int32_t expert = 0; expert < 5; expert++) {
+        reads.bad = true;
+        begin(0, {expert});
+        plec_stream_part part;
+        EXPECT_EQ(plec_streamer_next(&part, streamer, nullptr), PLEC_IO);
+        least = std::min(least, Clock::now().time_since_epoch().count() - reads.failed);
+        plec_streamer_end(streamer);
+        reads.bad = false;
+        settle();
+    }
+    EXPECT_LT(least, 25000000);
+}
+
+/* With nothing under way the engine's thread sleeps for 200 ms. */
+TEST_F(StreamerWake, AReadThatBeginsElsewhereWakesTheIdleEngine) {
+    struct Copies {
+        std::atomic<int> n_ended{0};
+        static void event(void *user, const plec_stream_event *event) {
+            static_cast<Copies *>(user)->n_ended += event->kind == PLEC_STREAM_COPY_END;
+        }
+    } copies;
+    plec_stream_options options = {};
+    options.trace = {Copies::event, &copies};
+    open(24, 24, options);
+    Clock::duration least = Clock::duration::max();
+    for (int32_t expert = 0; expert < 4; expert++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(15)); /* it sleeps by then */
+        Clock::time_point start = Clock::now();
+        expect(expert);
+        while (copies.n_ended <= expert)
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        least = std::min(least, Clock::now() - start);
+    }
+    EXPECT_LT(least, std::chrono::milliseconds(100));
+}
+
+/* --- nothing comes behind the end ------------------------------------------------------------- */
+
+/* The call behind a use's end wakes a streamer that may be closed once a dispatch has ended. */
+TEST_F(StreamerWake, ADispatchEndsWhenTheCallsBehindItsUsesHaveRun) {
+    open(1, 2);
+    SlowWork before, behind;
+    begin(0, {4, 5});
+    ASSERT_EQ(next().size(), 1u);
+    EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &before, nullptr), PLEC_OK);
+    int n_recorded = 0; /* the use's end, then, behind a call, that call's */
+    Watched::recorded = [&](plec_event *) {
+        if (n_recorded++ > 0) return;
+        EXPECT_EQ(plec_stream_call(stream, SlowWork::run, &behind, nullptr), PLEC_OK);
+    };
+    used();
+    Watched::recorded = nullptr;
+    ASSERT_EQ(n_recorded, 2);
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+        plec_streamer_end(streamer);
+        ended = true;
+    });
+    before.go = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    EXPECT_FALSE(ended);
+    behind.go = true;
+    other.join();
+}
+
+/* A copy whose end could not be recorded: what was enqueued of it still writes to its slot. */
+TEST_F(StreamerWake, ACopyThatFailsAtItsStartHasEndedWhenItIsTold) {
+    struct Copies {
+        std::atomic<int> n_failed{0};
+        std::atomic<bool> ran{false}, had_run{false};
+        static void event(void *user, const plec_stream_event *event) {
+            auto *copies = static_cast<Copies *>(user);
+            if (event->kind != PLEC_STREAM_COPY_END || event->status == PLEC_OK) return;
+            copies->n_failed++;
+            copies->had_run = copies->ran.load();
+        }
+        static plec_status piece(void *user, plec_error *) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            static_cast<Copies *>(user)->ran = true;
+            return PLEC_OK;
+        }
+    } copies;
+    plec_stream_options options = {};
+    options.trace = {Copies::event, &copies};
+    open(4, 4, options);
+    bool refused = false;
+    Watched::refuses = [&](plec_stream *on) {
+        if (refused || on == stream) return false;
+        EXPECT_EQ(plec_stream_call(on, Copies::piece, &copies, nullptr), PLEC_OK);
+        return refused = true;
+    };
+    begin(0, {4});
+    plec_stream_part part;
+    plec_error err = {};
+    EXPECT_EQ(plec_streamer_next(&part, streamer, &err), PLEC_NO_DEVICE);
+    EXPECT_STREQ(err.name, "NotRecorded");
+    plec_streamer_end(streamer);
+    EXPECT_EQ(copies.n_failed, 1);
+    EXPECT_TRUE(copies.had_run);
+    Watched::refuses = nullptr;
+    begin(0, {4});
+    ASSERT_EQ(next().size(), 1u);
+    expect_bytes(0, 4);
+    used();
+    plec_streamer_end(streamer);
 }
 
 /* The call behind the last copy may still be on its way to the reaper when the engine's thread has
