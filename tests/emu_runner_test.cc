@@ -26,6 +26,15 @@ struct Output {
     std::vector<int32_t> ids;
 };
 
+/* What a step is asked for, beside the output. */
+struct Asked {
+    uint32_t seed = 1;
+    uint32_t slots = 0; /* of a caller's routing; 0: the router's */
+    bool routed_only = false;
+    const float *router_input = nullptr;
+    plec_forward_args cuts = {}; /* how it may end before it is whole */
+};
+
 /* One layer of a container on a device; a layer that cannot be opened has no runner. */
 class OneLayer {
   public:
@@ -60,19 +69,17 @@ class OneLayer {
             value = normal(random);
         return x;
     }
-    /* A step of x, by a routing of its own where the container has no router, or by another vector.
-     */
-    Output step(const std::vector<float> &x, uint32_t seed = 1, bool routed = false,
-                const float *router_input = nullptr) {
+    /* A step of x, by a routing of its own where the container has no router. */
+    Output step(const std::vector<float> &x, const Asked &asked = {}) {
         uint32_t n_tokens = uint32_t(x.size() / hidden()), k = bound->layer.router.top_k;
         uint32_t n_experts = bound->layer.routed.n_entries;
         std::vector<int32_t> ids;
         std::vector<float> weights;
-        plec_forward_args args = {};
-        if (bound->routing_required || routed) {
-            k = SLOTS;
+        plec_forward_args args = asked.cuts;
+        if (bound->routing_required || asked.slots > 0) {
+            k = asked.slots > 0 ? asked.slots : SLOTS;
             for (uint32_t i = 0; i < n_tokens * k; i++) {
-                ids.push_back(int32_t((7 * i + seed) % n_experts));
+                ids.push_back(int32_t((7 * i + asked.seed) % n_experts));
                 weights.push_back(0.25f + 0.125f * float(i % 5));
             }
             args.ids = ids.data();
@@ -83,10 +90,11 @@ class OneLayer {
         out.y.assign(x.size(), NAN_F32);
         out.ids.assign(size_t(n_tokens) * k, -7);
         out.weights.assign(size_t(n_tokens) * k, NAN_F32);
+        args.routed_only = asked.routed_only;
+        args.router_input = asked.router_input;
         args.layer = layer_;
         args.n_tokens = n_tokens;
         args.hidden = x.data();
-        args.router_input = router_input;
         args.out = out.y.data();
         args.ids_out = out.ids.data();
         args.weights_out = out.weights.data();
@@ -147,7 +155,7 @@ TEST(CudaRunner, ReplaysStepsAsKernelsOfTheirOwn) {
         OneLayer one_by_one(path, layer, eager());
         for (uint32_t i = 0; i < 3; i++) {
             std::vector<float> x = graphs.input(2, i);
-            expect_same(graphs.step(x, i), one_by_one.step(x, i));
+            expect_same(graphs.step(x, {i}), one_by_one.step(x, {i}));
         }
         plec_graph_stats stats = graphs.stats();
         EXPECT_EQ(stats.captured, 1u);
@@ -191,33 +199,76 @@ TEST(CudaRunner, RoutesByTheVectorThatIsGiven) {
     OneLayer here(model.path(), 0, options), there(model.path(), 0, {});
     std::vector<float> x = here.input(8, 1), other = here.input(8, 2);
     ASSERT_NE(here.step(x).ids, here.step(other).ids);
-    Output wanted = here.step(x, 1, false, other.data());
+    Asked asked;
+    asked.router_input = other.data();
+    Output wanted = here.step(x, asked);
     EXPECT_EQ(wanted.ids, here.step(other).ids);
     for (int i = 0; i < 3; i++)
-        expect_same(there.step(x, 1, false, other.data()), wanted);
+        expect_same(there.step(x, asked), wanted);
 }
 
 TEST(CudaRunner, KeepsAGraphForEachOfTheLastSizes) {
     StreamModel model(small_model());
     OneLayer graphs(model.path(), 0, {}), one_by_one(model.path(), 0, eager());
     uint32_t n_steps = 0;
-    auto step = [&](uint32_t n_tokens, bool routed) {
+    auto step = [&](uint32_t n_tokens, uint32_t slots = 0) {
         std::vector<float> x = graphs.input(n_tokens, ++n_steps);
-        expect_same(graphs.step(x, n_steps, routed), one_by_one.step(x, n_steps, routed));
+        Asked asked = {n_steps, slots};
+        expect_same(graphs.step(x, asked), one_by_one.step(x, asked));
+        return graphs.stats().captured;
     };
+    uint64_t captured = 0;
     for (int round = 0; round < 3; round++)
         for (uint32_t n_tokens = 1; n_tokens <= PLEC_GRAPHS_A_LAYER; n_tokens++)
-            step(n_tokens, false);
-    EXPECT_EQ(graphs.stats().captured, uint64_t(PLEC_GRAPHS_A_LAYER));
+            captured = step(n_tokens);
+    EXPECT_EQ(captured, uint64_t(PLEC_GRAPHS_A_LAYER));
     EXPECT_EQ(graphs.stats().replayed, 2u * PLEC_GRAPHS_A_LAYER);
-    step(3, true); /* another size: the caller routes */
-    step(3, true);
-    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 1u);
-    step(2, false); /* still there */
-    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 1u);
-    step(1, false); /* made room */
-    step(1, false);
-    EXPECT_EQ(graphs.stats().captured, PLEC_GRAPHS_A_LAYER + 2u);
+    step(1);        /* used last, though made first */
+    step(3, SLOTS); /* another size: the caller routes */
+    EXPECT_EQ(step(3, SLOTS), captured + 1);
+    step(1);
+    EXPECT_EQ(step(1), captured + 1); /* still there */
+    step(2);                          /* made room */
+    EXPECT_EQ(step(2), captured + 2);
+}
+
+/* What a graph was captured with is what it replays: steps of as many tokens that differ in
+ * anything else have their own. */
+TEST(CudaRunner, StepsThatDifferShareNoGraph) {
+    StreamModel model(small_model());
+    OneLayer graphs(model.path(), 0, {}), one_by_one(model.path(), 0, eager());
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t slots : {0u, 1u, SLOTS})
+            for (bool routed_only : {false, true}) {
+                SCOPED_TRACE(std::to_string(slots) + (routed_only ? " routed" : ""));
+                std::vector<float> x = graphs.input(2, round);
+                Asked asked = {round, slots, routed_only};
+                expect_same(graphs.step(x, asked), one_by_one.step(x, asked));
+            }
+    EXPECT_EQ(graphs.stats().captured, 6u);
+    EXPECT_EQ(graphs.stats().replayed, 12u);
+}
+
+/* A first step that ended before its shared experts were launched leaves their table to be made. */
+TEST(CudaRunner, CapturesAStepWhoseFirstLaunchWasCutShort) {
+    StreamModel model(small_model());
+    OneLayer one_by_one(model.path(), 0, eager());
+    std::vector<float> x = one_by_one.input(2, 1);
+    Output wanted = one_by_one.step(x);
+    uint64_t n_cut_at_work = 0;
+    for (int n_looks = 1; n_looks <= 3; n_looks++) {
+        OneLayer graphs(model.path(), 0, {});
+        int left = n_looks;
+        Asked cut;
+        cut.cuts.cancelled_user = &left;
+        cut.cuts.cancelled = [](void *user) { return --*static_cast<int *>(user) == 0; };
+        EXPECT_EQ(graphs.step(x, cut).name, "Cancelled");
+        n_cut_at_work += graphs.stats().launched;
+        for (int i = 0; i < 2; i++)
+            expect_same(graphs.step(x), wanted);
+        EXPECT_EQ(graphs.stats().captured, 1u);
+    }
+    EXPECT_EQ(n_cut_at_work, 2u); /* before any launch, before the first bank, before the second */
 }
 
 TEST(CudaRunner, LaunchesWhatComesOnceOrIsLarge) {
