@@ -1,13 +1,14 @@
 /* streamer_parts.h: the inside of streamer.h, for its own files.
  *
- *   streamer_open.c   how wide, how many; opens and closes everything
- *   streamer_jobs.c   the engine: reads and copies begin and end
- *   streamer_copy.c   the bytes of a copy: into a slot, or by a landing
- *   streamer_time.c   the clock, the thread that takes what has ended, virtual time
- *   streamer.c        dispatches: begin, next, used, end
- *   streamer_ahead.c  what will be used next
- *   streamer_tags.c   content tags: what is handed out is what was read
- *   streamer_stats.c  counters, traces
+ *   streamer_open.c    opens and closes everything
+ *   streamer_layout.c  how wide the extents are, how many fit, what lies where
+ *   streamer_jobs.c    the engine: reads and copies begin and end
+ *   streamer_copy.c    the bytes of a copy: into a slot, or by a landing
+ *   streamer_time.c    the clock, the thread that takes what has ended, virtual time
+ *   streamer.c         dispatches: begin, next, used, end
+ *   streamer_ahead.c   what will be used next
+ *   streamer_tags.c    content tags: what is handed out is what was read
+ *   streamer_stats.c   counters, traces
  *
  * One lock guards all that changes. Callers and the engine's thread hold it while they ask, start
  * and take; nobody holds it while waiting. A device's own thread takes the wake lock alone: it must
@@ -192,6 +193,16 @@ struct plec_streamer {
     pthread_t thread;
     struct plec_io_completion completions[PLEC_REAP]; /* of the thread while it reaps */
 };
+
+/* --- what experts take (streamer_layout.c), before anything runs ------------------------------ */
+
+/* Layers, maps, spans and keys, in the widest extents of which both budgets hold one; n_frames and
+ * n_slots are what they hold. Statuses of plec_streamer_open. */
+PLEC_MUST_USE enum plec_status plec_streamer_lay_out(struct plec_streamer *streamer,
+                                                     const struct plec_streamer_args *args,
+                                                     struct plec_error *err);
+/* Half of it, or nothing, too; arrays are the arena's. */
+void plec_streamer_close_layout(struct plec_streamer *streamer);
 
 /* --- the engine (streamer_jobs.c); the lock is held ------------------------------------------ */
 
