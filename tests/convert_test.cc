@@ -652,6 +652,8 @@ TEST(ConvertTool, WrongUsageIsToldBeforeAnythingIsOpened) {
                                                  {"--layers", "x"},
                                                  {"--layers", "1-2-3"},
                                                  {"--extent", "0"},
+                                                 {"--segment-cap", "0"},
+                                                 {"--threads", "0"},
                                                  {"--segment-cap", "much"}}) {
         std::vector<std::string> line = {"convert"};
         line.insert(line.end(), args.begin(), args.end());

@@ -219,14 +219,15 @@ static int convert(const char *source, const char *destination,
 int plec_command_convert(int argc, char **argv) {
     struct plec_convert_options o = {.source = {.log = plec_cli_log()}};
     const char *layers = NULL, *order = NULL;
-    bool dry_run = false, as_json = false, extent_given = false;
+    bool dry_run = false, as_json = false;
+    bool extent_given = false, cap_given = false, threads_given = false;
     const struct plec_cli_option options[] = {
         {"layers", PLEC_CLI_TEXT, &layers, NULL, "A-B",
          "Only these layers, both included; or one. The others are left out of DST."},
         {"extent", PLEC_CLI_U32, &o.extent, &extent_given, "N",
          "Experts an extent has: what is read, moved and planned at once. 16 unless given; 8, 16 "
          "and 32 are usual."},
-        {"segment-cap", PLEC_CLI_SIZE, &o.segment_cap, NULL, "BYTES",
+        {"segment-cap", PLEC_CLI_SIZE, &o.segment_cap, &cap_given, "BYTES",
          "The most a file may have; a bank is divided into the fewest, equal segments."},
         {"order", PLEC_CLI_TEXT, &order, NULL, "ORDER",
          "Inside an extent: entry (an expert's regions side by side, the default) or role (all "
@@ -237,7 +238,7 @@ int plec_command_convert(int argc, char **argv) {
          "Values that a GGUF does not say: gating=sigmoid,norm=1,..."},
         {"profile", PLEC_CLI_TEXT, &o.source.profile, NULL, "NAME",
          "The profile of a container directory."},
-        {"threads", PLEC_CLI_U32, &o.n_threads, NULL, "N",
+        {"threads", PLEC_CLI_U32, &o.n_threads, &threads_given, "N",
          "Threads that read and write; by the processors unless given."},
         {"dry-run", PLEC_CLI_FLAG, &dry_run, NULL, NULL, "Only tell what would be written."},
         {"json", PLEC_CLI_FLAG, &as_json, NULL, NULL, "Print one JSON object."},
@@ -252,6 +253,10 @@ int plec_command_convert(int argc, char **argv) {
     if (order != NULL && !parse_order(&o, order))
         return plec_cli_usage(&command, "--order wants entry or role, found '%s'", order);
     if (extent_given && o.extent == 0) return plec_cli_usage(&command, "--extent wants at least 1");
+    if (cap_given && o.segment_cap == 0)
+        return plec_cli_usage(&command, "--segment-cap 0 holds no file");
+    if (threads_given && o.n_threads == 0)
+        return plec_cli_usage(&command, "--threads wants at least 1");
     catch_signals();
     return convert(cli.operands[0], cli.operands[1], &o, dry_run, as_json);
 }
