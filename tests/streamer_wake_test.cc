@@ -214,6 +214,34 @@ TEST_F(StreamerWake, ADispatchIsToldAtOnceOfAReadThatFailed) {
     EXPECT_LT(least, 25000000);
 }
 
+/* Nothing tells of a copy that failed: somebody has to look. */
+TEST_F(StreamerWake, ACopyThatFailedIsLookedForWhileADispatchWaits) {
+    std::atomic<bool> bad{false};
+    plec_simulation link = {};
+    link.user = &bad;
+    link.fail_copy = [](void *user, const void *, uint64_t) {
+        return static_cast<std::atomic<bool> *>(user)->load();
+    };
+    simulation = &link;
+    open(4, 4);
+    Clock::duration least = Clock::duration::max();
+    for (int32_t expert = 0; expert < 4; expert++) {
+        bad = true;
+        Clock::time_point start = Clock::now();
+        begin(0, {expert});
+        plec_stream_part part;
+        plec_error err = {};
+        EXPECT_EQ(plec_streamer_next(&part, streamer, &err), PLEC_NO_DEVICE);
+        EXPECT_STREQ(err.name, "CopyFailed");
+        least = std::min(least, Clock::now() - start);
+        plec_streamer_end(streamer);
+        bad = false;
+        settle();
+    }
+    EXPECT_LT(least, std::chrono::milliseconds(25));
+    EXPECT_EQ(stats().copied_bytes, 0u);
+}
+
 /* With nothing under way the engine's thread sleeps for 200 ms. */
 TEST_F(StreamerWake, AReadThatBeginsElsewhereWakesTheIdleEngine) {
     struct Copies {
@@ -232,6 +260,19 @@ TEST_F(StreamerWake, AReadThatBeginsElsewhereWakesTheIdleEngine) {
         expect(expert);
         while (copies.n_ended <= expert)
             std::this_thread::sleep_for(std::chrono::microseconds(100));
+        least = std::min(least, Clock::now() - start);
+    }
+    EXPECT_LT(least, std::chrono::milliseconds(100));
+}
+
+TEST_F(StreamerWake, ClosingWakesTheIdleEngine) {
+    open(4, 4);
+    Clock::duration least = Clock::duration::max();
+    for (int i = 0; i < 3; i++) {
+        if (i > 0) reopen();
+        std::this_thread::sleep_for(std::chrono::milliseconds(15)); /* it sleeps by then */
+        Clock::time_point start = Clock::now();
+        close();
         least = std::min(least, Clock::now() - start);
     }
     EXPECT_LT(least, std::chrono::milliseconds(100));

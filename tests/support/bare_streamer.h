@@ -14,32 +14,38 @@ class BareStreamer : public testing::Test {
     void open(uint32_t n_slots, uint32_t n_frames, plec_stream_options options = {}) {
         plec_error err = {};
         ASSERT_EQ(plec_container_open(&container_, model_.path().c_str(), nullptr, &err), PLEC_OK);
+        Arriving behind(simulation);
         plec_device_options on = {};
-        on.simulation = simulation_.get();
+        on.simulation = behind.get();
         ASSERT_EQ(plec_device_open(&device, PLEC_DEVICE_CPU, &on, &err), PLEC_OK);
         ASSERT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK);
         if (before_open != nullptr) before_open(device, stream);
-        plec_streamer_layer layers[2];
-        for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t i = 0; i < 2; i++)
             ASSERT_EQ(plec_container_bind(&bound[i], container_, i, &err), PLEC_OK) << err.message;
-            layers[i] = {i, &bound[i].layer.routed};
-        }
-        options.device_budget = UINT64_C(1) << 30; /* to learn what an extent takes */
-        options.extent_width = 1;
-        options.speculation = PLEC_SPECULATE_OFF;
-        options.poison = true;
+        options_ = options;
+        options_.device_budget = UINT64_C(1) << 30; /* to learn what an extent takes */
+        options_.extent_width = 1;
+        options_.speculation = PLEC_SPECULATE_OFF;
+        options_.poison = true;
+        reopen();
+        options_.pinned_budget = n_frames * learn_sizes(stats());
+        options_.device_budget = budget_of_slots(stats().frame_bytes, n_slots);
+        close();
+        reopen();
+        ASSERT_EQ(stats().n_slots, n_slots);
+    }
+    /* After close: with the same options. */
+    void reopen() {
+        const plec_streamer_layer layers[] = {{0, &bound[0].layer.routed},
+                                              {1, &bound[1].layer.routed}};
+        plec_error err = {};
         plec_streamer_args args = {};
         args.device = device;
         args.container = container_;
         args.layers = layers;
         args.n_layers = 2;
-        args.options = &options;
+        args.options = &options_;
         ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
-        options.pinned_budget = n_frames * learn_sizes(stats());
-        options.device_budget = budget_of_slots(stats().frame_bytes, n_slots);
-        plec_streamer_close(streamer);
-        ASSERT_EQ(plec_streamer_open(&streamer, &args, &err), PLEC_OK) << err.message;
-        ASSERT_EQ(stats().n_slots, n_slots);
     }
     void TearDown() override {
         const char *broken = "";
@@ -99,6 +105,8 @@ class BareStreamer : public testing::Test {
         return out;
     }
 
+    /* To be set before open. */
+    const plec_simulation *simulation = nullptr;
     void (*before_open)(plec_device *device, const plec_stream *stream) = nullptr;
     plec_device *device = nullptr;
     plec_stream *stream = nullptr;
@@ -108,8 +116,8 @@ class BareStreamer : public testing::Test {
 
   private:
     StreamModel model_;
-    Arriving simulation_{nullptr};
     plec_container *container_ = nullptr;
+    plec_stream_options options_ = {};
     std::vector<int32_t> ids_;
 };
 
