@@ -188,7 +188,8 @@ static uint64_t deadline_of(const struct plec_streamer *streamer,
                             const struct plec_dispatch_args *args) {
     uint64_t limit = streamer->options.wait_limit_ns;
     if (limit == 0) return args->deadline_ns;
-    uint64_t end = plec_streamer_now(streamer) + limit;
+    uint64_t now = plec_streamer_now(streamer);
+    uint64_t end = limit < UINT64_MAX - now ? now + limit : UINT64_MAX;
     return args->deadline_ns != 0 && args->deadline_ns < end ? args->deadline_ns : end;
 }
 

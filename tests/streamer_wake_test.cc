@@ -89,9 +89,9 @@ class StreamerWake : public BareStreamer {
         BareStreamer::TearDown();
         Watched::closing = nullptr;
     }
-    void expect(int32_t expert) {
-        plec_expectation plan = {PLEC_FROM_PLAN, 0, &expert, 1};
-        plec_streamer_expect(streamer, &plan);
+    void expect(int32_t expert, plec_origin why = PLEC_FROM_PLAN) {
+        plec_expectation ahead = {why, 0, &expert, 1};
+        plec_streamer_expect(streamer, &ahead);
     }
     static plec_stream_options held(HeldReads *reads) {
         plec_stream_options options = {};
@@ -179,6 +179,50 @@ TEST_F(StreamerWake, TheEndOfAUseWakesTheDispatchThatWaitsForItsSlot) {
         used();
         other.join();
         plec_streamer_end(streamer);
+    }
+    EXPECT_GT(n_own, 0);
+}
+
+/* The end of a copy made ahead, which a demand has joined, is the dispatch's to look at though two
+ * are behind it: it waits for no other. */
+TEST_F(StreamerWake, ACopyAheadWakesTheDispatchThatJoinedIt) {
+    struct Copies {
+        std::atomic<int> n_begun{0};
+        std::thread::id first; /* that took the end of the first of three */
+        int n_ended = 0;
+        static void event(void *user, const plec_stream_event *event) {
+            auto *copies = static_cast<Copies *>(user);
+            if (event->kind == PLEC_STREAM_COPY_BEGIN) copies->n_begun++;
+            if (event->kind == PLEC_STREAM_COPY_END && copies->n_ended++ % 3 == 0)
+                copies->first = std::this_thread::get_id();
+        }
+        void wait_for(int n) const {
+            while (n_begun < n)
+                std::this_thread::yield();
+        }
+    } copies;
+    plec_simulation link = {};
+    link.copy_latency_ns = 5000000; /* of each piece */
+    simulation = &link;
+    plec_stream_options options = {};
+    options.trace = {Copies::event, &copies};
+    options.speculation = PLEC_SPECULATE_ON;
+    poison = !arriving; /* looking at what landed allows one copy at a time */
+    open(24, 24, options);
+    int n_own = 0;
+    for (int32_t i = 0; i < 12; i += 3) {
+        expect(i);
+        copies.wait_for(i + 1);
+        expect(i + 1);
+        copies.wait_for(i + 2);
+        expect(i + 2, PLEC_FROM_NEXT_ROUTER);
+        copies.wait_for(i + 3);
+        begin(0, {i});
+        ASSERT_EQ(next().size(), 1u);
+        n_own += copies.first == std::this_thread::get_id();
+        used();
+        plec_streamer_end(streamer);
+        settle();
     }
     EXPECT_GT(n_own, 0);
 }

@@ -212,4 +212,14 @@ TEST(StreamingTime, AWaitLimitEndsADispatchAtItsTime) {
     EXPECT_EQ(on.now() - start, 300000u);
 }
 
+/* The end of the limit lay before its start. */
+TEST(StreamingTime, AWaitLimitOfAllTimeEndsNothing) {
+    VirtualBank bank;
+    bank.clock.now_ns = 5000;
+    bank.stream.wait_limit_ns = UINT64_MAX;
+    bank.stream.watchdog_ns = UINT64_MAX;
+    VirtualStream on(bank);
+    on.engine->must_run(0, {1, 2, 3});
+}
+
 } // namespace

@@ -25,8 +25,8 @@ class BareStreamer : public testing::Test {
         options_ = options;
         options_.device_budget = UINT64_C(1) << 30; /* to learn what an extent takes */
         options_.extent_width = 1;
-        options_.speculation = PLEC_SPECULATE_OFF;
-        options_.poison = true;
+        if (options.speculation == PLEC_SPECULATE_AUTO) options_.speculation = PLEC_SPECULATE_OFF;
+        options_.poison = poison;
         reopen();
         options_.pinned_budget = n_frames * learn_sizes(stats());
         options_.device_budget = budget_of_slots(stats().frame_bytes, n_slots);
@@ -107,6 +107,7 @@ class BareStreamer : public testing::Test {
 
     /* To be set before open. */
     const plec_simulation *simulation = nullptr;
+    bool poison = true;
     void (*before_open)(plec_device *device, const plec_stream *stream) = nullptr;
     plec_device *device = nullptr;
     plec_stream *stream = nullptr;
