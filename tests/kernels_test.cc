@@ -41,3 +41,22 @@ TEST(Kernels, TextNamesProgrammesAndRoles) {
          {"gpt-oss-expert-v1", "gate_up_fused down bias", "mxfp4", "reference", "dispatched"})
         EXPECT_NE(result.out.find(part), std::string::npos) << part;
 }
+
+/* It said "not built in, or no device", whichever it was and whatever the runtime had said. */
+TEST(Kernels, TextSaysWhyABackendIsNotThere) {
+    ToolResult text = run_tool({"kernels"}), result = run_tool({"kernels", "--json"});
+    std::unique_ptr<json_t, decltype(&json_decref)> json(json_loads(result.out.c_str(), 0, nullptr),
+                                                         &json_decref);
+    ASSERT_NE(json, nullptr);
+    json_t *cuda = json_array_get(json_object_get(json.get(), "backends"), 2);
+    size_t at = text.out.find("\n  cuda ");
+    ASSERT_NE(at, std::string::npos);
+    std::string line = text.out.substr(at + 1, text.out.find('\n', at + 1) - at - 1);
+    if (json_is_true(json_object_get(cuda, "available")))
+        EXPECT_NE(line.find(json_string_value(json_object_get(cuda, "device"))), std::string::npos);
+    else
+        EXPECT_TRUE(line.find("DeviceNotBuilt: ") != std::string::npos ||
+                    line.find("DeviceAbsent: ") != std::string::npos)
+            << line;
+    EXPECT_EQ(text.out.find(" \n"), std::string::npos);
+}

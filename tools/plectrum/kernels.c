@@ -30,8 +30,10 @@ static const struct plec_cli_command command = {
 
 enum { REFERENCE, CPU, CUDA, N_BACKENDS };
 
-/* The registry asks with no context; there is one device of a kind in a run of this command. */
+/* The registry asks with no context; there is one device of a kind in a run of this command, or
+ * what kept it from opening. */
 static struct plec_device *devices[N_BACKENDS];
+static struct plec_error refusals[N_BACKENDS];
 
 static enum plec_rung reference_rung(const struct plec_programme *programme, uint16_t format) {
     (void)programme;
@@ -125,7 +127,7 @@ static void print_backends(void) {
     printf("backends\n  reference   double precision, one thread\n");
     for (int i = CPU; i < N_BACKENDS; i++) {
         if (devices[i] == NULL) {
-            printf("  %-11s not built in, or no device\n", backends[i].name);
+            printf("  %-11s %s\n", backends[i].name, refusals[i].message);
             continue;
         }
         plec_device_get_info(&info, devices[i]);
@@ -170,9 +172,9 @@ static void print_row(void *user, const struct plec_registry_row *row) {
     const char *kernel = kernel_of(row, name);
     snprintf(cell, sizeof cell, "%s%s%s%s", plec_rung_name(row->rung), kernel ? " (" : "",
              kernel ? kernel : "", kernel ? ")" : "");
+    bool last = row->backend == &backends[N_BACKENDS - 1];
     if (row->backend == &backends[0]) printf("  %-12s", row->format->name);
-    printf(" %-26s", cell);
-    if (row->backend == &backends[N_BACKENDS - 1]) printf("\n");
+    printf(" %-*s%s", last ? 0 : 26, cell, last ? "\n" : "");
 }
 
 static int print_text(void) {
@@ -201,6 +203,12 @@ static int print_text(void) {
     return PLEC_EXIT_OK;
 }
 
+/* A backend that cannot be opened is shown as such: that is no failure of this command. */
+static void open_device(int backend, enum plec_device_kind kind) {
+    if (plec_device_open(&devices[backend], kind, NULL, &refusals[backend]) != PLEC_OK)
+        devices[backend] = NULL;
+}
+
 int plec_command_kernels(int argc, char **argv) {
     bool as_json = false;
     const struct plec_cli_option options[] = {
@@ -212,11 +220,8 @@ int plec_command_kernels(int argc, char **argv) {
     int leave = plec_cli_parse(&cli, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
 
-    /* A backend that cannot be opened is shown as such: that is no failure of this command. */
-    if (plec_device_open(&devices[CPU], PLEC_DEVICE_CPU, NULL, NULL) != PLEC_OK)
-        devices[CPU] = NULL;
-    if (plec_device_open(&devices[CUDA], PLEC_DEVICE_CUDA, NULL, NULL) != PLEC_OK)
-        devices[CUDA] = NULL;
+    open_device(CPU, PLEC_DEVICE_CPU);
+    open_device(CUDA, PLEC_DEVICE_CUDA);
     leave = as_json ? print_json() : print_text();
     plec_device_close(devices[CPU]);
     plec_device_close(devices[CUDA]);
