@@ -100,7 +100,8 @@ void plec_device_get_info(struct plec_device_info *out, const struct plec_device
 /* All streams, events and memory of the device must be closed before. NULL is nothing. */
 void plec_device_close(struct plec_device *device);
 
-/* Device memory and pinned host memory; 64-byte aligned at least. PLEC_NO_MEMORY. */
+/* Device memory, aligned to PLEC_ARRIVAL_ALIGNMENT, and pinned host memory, to 64 bytes.
+ * PLEC_NO_MEMORY. */
 PLEC_MUST_USE enum plec_status plec_device_alloc(void **out, struct plec_device *device,
                                                  uint64_t n_bytes, struct plec_error *err);
 void plec_device_free(struct plec_device *device, void *memory);

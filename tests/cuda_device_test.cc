@@ -156,7 +156,7 @@ TEST_F(Cuda, AlignsMemoryAndRefusesWhatIsNotThere) {
         void *memory = nullptr;
         ASSERT_EQ(plec_device_alloc(&memory, cuda_.device, n_bytes, nullptr), PLEC_OK);
         EXPECT_NE(memory, nullptr);
-        EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % PLEC_ARRIVAL_ALIGNMENT, 0u);
         plec_device_free(cuda_.device, memory);
     }
     void *memory = &memory;
@@ -192,7 +192,7 @@ TEST(CudaReserve, GivesOutWhatWasReservedAndNoMore) {
             continue;
         }
         auto at = reinterpret_cast<uintptr_t>(memory);
-        EXPECT_EQ(at % 64, 0u);
+        EXPECT_EQ(at % PLEC_ARRIVAL_ALIGNMENT, 0u);
         auto after = held.lower_bound(at);
         EXPECT_TRUE(after == held.end() || at + n_bytes <= after->first);
         EXPECT_TRUE(after == held.begin() ||

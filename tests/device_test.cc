@@ -183,7 +183,7 @@ TEST_F(Device, AlignsMemoryOfAnySize) {
         void *memory = nullptr, *pinned = nullptr;
         ASSERT_EQ(plec_device_alloc(&memory, device_, n, &err_), PLEC_OK);
         ASSERT_EQ(plec_pinned_alloc(&pinned, device_, n, &err_), PLEC_OK);
-        EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % PLEC_ARRIVAL_ALIGNMENT, 0u);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(pinned) % 64, 0u);
         memset(memory, 1, n);
         memset(pinned, 1, n);
