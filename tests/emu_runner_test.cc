@@ -280,6 +280,47 @@ TEST(CudaRunner, LaunchesWhatComesOnceOrIsLarge) {
     EXPECT_EQ(graphs.stats().captured, 0u);
 }
 
+/* More banks than the device keeps tables of: no graph may be left without its own. */
+TEST(CudaRunner, MakesNoGraphsOfMoreBanksThanThereAreTables) {
+    StreamModelSpec spec;
+    spec.n_layers = 513;
+    spec.n_experts = 2;
+    spec.hidden = spec.inner = 32;
+    StreamModel model(spec);
+    plec_container *container = nullptr;
+    plec_runner *runner = nullptr;
+    plec_error err = {};
+    std::string said;
+    ASSERT_EQ(plec_container_open(&container, model.path().c_str(), nullptr, &err), PLEC_OK);
+    plec_runner_options options = {};
+    options.device = PLEC_RUN_CUDA;
+    options.max_tokens = 1;
+    options.max_slots = 1;
+    options.stream.device_budget = 1 << 20; /* so that nothing is uploaded */
+    options.log = {[](void *user, plec_log_level, const char *text) {
+                       *static_cast<std::string *>(user) += std::string(text) + "\n";
+                   },
+                   &said};
+    ASSERT_EQ(plec_runner_open(&runner, container, &options, &err), PLEC_OK) << err.message;
+    plec_graph_stats stats;
+    EXPECT_FALSE(plec_runner_graph_stats(&stats, runner));
+    EXPECT_NE(said.find("no graphs: 1026 experts in 513 banks"), std::string::npos) << said;
+    plec_runner_close(runner);
+    plec_container_close(container);
+}
+
+/* Logits take more room than such small experts do. */
+TEST(CudaRunner, ARouterOfManyExpertsHasRoom) {
+    StreamModelSpec spec = small_model();
+    spec.n_experts = 512;
+    StreamModel model(spec);
+    plec_runner_options options = {};
+    options.host_router = true;
+    OneLayer here(model.path(), 0, options), there(model.path(), 0, {});
+    std::vector<float> x = here.input(MAX_TOKENS, 1);
+    EXPECT_EQ(there.step(x).ids, here.step(x).ids);
+}
+
 /* Streamed experts come in parts, and the host must know which: no graph, and the bits of the same
  * routing on resident ones. */
 TEST(CudaRunner, LaunchesStreamedLayersKernelByKernel) {
