@@ -1,9 +1,13 @@
 // A step captured once and replayed with other routings, against launches of their own.
 #include "tests/support/cuda_device.h"
+#ifndef PLEC_ON_GPU
+#include "tests/emu/emulator.h"
+#endif
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <cuda_runtime_api.h>
 #include <thread>
 
 namespace {
@@ -210,6 +214,46 @@ TEST_P(GraphOne, KeepsNoTableOfACaptureThatWasRefused) {
         ASSERT_EQ(plec_graph_refresh(cuda_.stream, &bank, &cuda_.err), PLEC_OK)
             << cuda_.err.message;
     }
+}
+
+/* Another part of the process captures, and lets no thread ask for an event meanwhile. */
+TEST_P(GraphOne, AnEventThatMayNotBeAskedForIsNotDone) {
+#ifndef PLEC_ON_GPU
+    plec_emu_set_quiet(true); /* asking breaks their capture */
+#endif
+    cudaStream_t theirs;
+    cudaGraph_t graph = nullptr;
+    struct plec_event *filled = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(plec_event_open(&filled, cuda_.device, nullptr), PLEC_OK);
+    void *to = cuda_.poisoned(1 << 12);
+    cuda_.sync();
+    std::atomic<bool> began{false}, asked{false};
+    std::thread other([&] {
+        EXPECT_EQ(cudaStreamBeginCapture(theirs, cudaStreamCaptureModeGlobal), cudaSuccess);
+        began = true;
+        while (!asked)
+            std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5)); /* it waits meanwhile */
+        (void)cudaStreamEndCapture(theirs, &graph);
+    });
+    while (!began)
+        std::this_thread::yield();
+    EXPECT_EQ(plec_fill(to, 7, 1 << 12, cuda_.stream, nullptr), PLEC_OK);
+    EXPECT_EQ(plec_event_record(filled, cuda_.stream, nullptr), PLEC_OK);
+    EXPECT_FALSE(plec_event_done(filled));
+    asked = true;
+    plec_event_sync(filled);
+    EXPECT_TRUE(plec_event_done(filled));
+    other.join();
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    plec_event_close(filled);
+    (void)cudaStreamDestroy(theirs);
+#ifndef PLEC_ON_GPU
+    plec_emu_clear_errors();
+    plec_emu_set_quiet(false);
+#endif
 }
 
 TEST_P(GraphOne, TellsAFaultOfAReplay) {

@@ -1,5 +1,6 @@
 /* event.c: events of the CUDA backend: the runtime's own mean what device.h says. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "device/cuda/cuda.h"
 
@@ -49,11 +50,20 @@ enum plec_status plec_cuda_event_wait(struct plec_stream *stream_base, struct pl
                            "waiting for an event");
 }
 
+/* While others of the process capture, and hold all threads to it, no thread may ask or wait: that
+ * is no answer. */
+static bool is_answer(cudaError_t status) {
+    return status != cudaErrorStreamCaptureUnsupported;
+}
+
 /* What failed before the event has a stream whose next sync tells it: here it is done. */
 bool plec_cuda_event_done(const struct plec_event *base) {
-    return cudaEventQuery(((const struct plec_cuda_event *)base)->handle) != cudaErrorNotReady;
+    cudaError_t status = cudaEventQuery(((const struct plec_cuda_event *)base)->handle);
+    return is_answer(status) && status != cudaErrorNotReady;
 }
 
 void plec_cuda_event_sync(struct plec_event *base) {
-    (void)cudaEventSynchronize(((struct plec_cuda_event *)base)->handle);
+    const struct timespec nap = {0, 100000};
+    while (!is_answer(cudaEventSynchronize(((struct plec_cuda_event *)base)->handle)))
+        nanosleep(&nap, NULL);
 }
