@@ -5,8 +5,6 @@
 #include "device/cuda/mm_bulk.cuh"
 #include "device/cuda/mm_launch.cuh"
 
-enum { PLEC_SM90_SHARED = 228 * 1024, PLEC_SM120_SHARED = 100 * 1024 };
-
 template <class F> struct plec_mm_bulk_kernel {
     static struct plec_mm_staging staging(void) { return plec_mm_staging_of<F>(); }
 

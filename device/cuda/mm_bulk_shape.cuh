@@ -44,19 +44,17 @@ struct plec_mm_bulk_depth {
     uint32_t n_resident, n_stages;
 };
 
-enum { PLEC_MM_BULK_IN_FLIGHT = 48 * 1024 };
-
 /* As many blocks as keep 48 KB of weights in flight on an SM of so much shared memory, where each
  * block takes 1 KB more than it asks for; a stage is being read while the others are in flight. */
 template <class F, int NT>
 constexpr struct plec_mm_bulk_depth plec_mm_bulk_depth_of(uint32_t shared_bytes) {
     typedef plec_mm_bulk_shape<F, NT> S;
     for (uint32_t n = S::RESIDENT; n > 0; n--) {
-        uint32_t most = n == 1 ? shared_bytes - 1024 : shared_bytes / n / 128 * 128 - 1024;
+        uint32_t most = n == 1 ? shared_bytes - PLEC_BLOCK_SHARED
+                               : shared_bytes / n / 128 * 128 - PLEC_BLOCK_SHARED;
         uint32_t stages = most < S::WEIGHTS_AT ? 0 : (most - S::WEIGHTS_AT) / S::WEIGHTS;
         if (stages > S::MOST_STAGES) stages = S::MOST_STAGES;
-        if (stages >= 3 && n * (stages - 1) * S::WEIGHTS >= PLEC_MM_BULK_IN_FLIGHT)
-            return {n, stages};
+        if (stages >= 3 && n * (stages - 1) * S::WEIGHTS >= PLEC_MM_IN_FLIGHT) return {n, stages};
     }
     return {0, 0};
 }

@@ -75,6 +75,11 @@ static int plec_mm_launch_product(const struct plec_mm_args *mm, cudaStream_t st
 template <class F> struct plec_mm_sync_kernel {
     static struct plec_mm_staging staging(void) { return plec_mm_staging_of<F>(); }
     static int launch(const struct plec_mm_args *mm, cudaStream_t stream) {
+        typedef plec_mm_shape<F, PLEC_MM_NARROW> Narrow;
+        static_assert(plec_mm_in_flight<Narrow>(PLEC_SM80_SHARED) >= PLEC_MM_IN_FLIGHT &&
+                          plec_mm_in_flight<Narrow>(PLEC_SM89_SHARED) >= PLEC_MM_IN_FLIGHT &&
+                          plec_mm_in_flight<Narrow>(PLEC_SM90_SHARED) >= PLEC_MM_IN_FLIGHT,
+                      "decode keeps 48 KB of weights in flight on an SM");
         if (mm->rows.width == PLEC_MM_NARROW)
             return plec_mm_launch_product<F, PLEC_MM_NARROW>(mm, stream);
         if (mm->rows.width == PLEC_MM_WIDE)

@@ -42,10 +42,12 @@ template <class F, int NT> struct plec_mm_shape : plec_mm_weight_shape<F, 64> {
         /* Weights are what is in flight: small steps need more of them under way. Wide tiles have
          * long stages, and must fit where a block has 99 KB. */
         WIDE_STAGES = 3 * STAGE <= 99 * 1024 ? 3 : 2,
-        NARROW_STAGES = W::WEIGHTS < 6000   ? 5
-                        : W::WEIGHTS < 8000 ? 4
-                                            : 3,
+        NARROW_STAGES = W::WEIGHTS < 6000    ? 5
+                        : W::WEIGHTS < 8000  ? 4
+                        : W::WEIGHTS < 13000 ? 3
+                                             : 2,
         STAGES = NT > 8 ? WIDE_STAGES : NARROW_STAGES,
+        REFILLS = NT <= 8, /* a stage's weights are replaced as soon as they are read */
         OUT_PITCH = 68,
         /* blocks an SM should hold: bounds the registers, of which scales of 16 columns and long
          * codes need more */
@@ -56,10 +58,26 @@ template <class F, int NT> struct plec_mm_shape : plec_mm_weight_shape<F, 64> {
     static_assert(NT * OUT_PITCH * 4 <= BYTES, "the products reuse the stages");
     static_assert(STAGE % 16 == 0, "stages are aligned for 16-byte copies");
     static_assert(BYTES <= 99 * 1024, "a block runs on every architecture");
-    static_assert(NT > 8 || (RESIDENT * BYTES <= 227 * 1024 &&
-                             RESIDENT * (STAGES - 1) * W::WEIGHTS >= 48 * 1024),
-                  "decode keeps 48 KB of weights in flight on an SM of sm_90");
 };
+
+/* Shared memory of an SM, by architecture; a block takes 1 KB more than it asks for. */
+enum {
+    PLEC_SM80_SHARED = 164 * 1024,
+    PLEC_SM89_SHARED = 100 * 1024,
+    PLEC_SM90_SHARED = 228 * 1024, /* sm_100 as well */
+    PLEC_SM120_SHARED = 100 * 1024,
+    PLEC_BLOCK_SHARED = 1024
+};
+
+/* What decode keeps in flight on an SM, on each architecture. */
+enum { PLEC_MM_IN_FLIGHT = 48 * 1024 };
+
+/* Bytes of weights that the blocks on an SM of so much shared memory have in flight: each of the
+ * stages but for the moment in which its words are read. S::RESIDENT blocks have the registers. */
+template <class S> constexpr uint32_t plec_mm_in_flight(uint32_t shared_bytes) {
+    uint32_t fit = shared_bytes / ((uint32_t)S::BYTES + PLEC_BLOCK_SHARED);
+    return (fit < (uint32_t)S::RESIDENT ? fit : (uint32_t)S::RESIDENT) * S::STAGES * S::WEIGHTS;
+}
 
 /* What a block works on. */
 struct plec_mm_work {

@@ -23,32 +23,33 @@
 #include "device/cuda/mm_tokens.cuh"
 #include "device/cuda/mm_weights.cuh"
 
-/* The stages in turn. */
+/* The stages in turn. A step's weights and tokens are one group of copies. Tokens take the place of
+ * those of the step before, which all warps must have left. So do the weights of wide tiles; those
+ * of narrow ones take the place of the step that is being multiplied as soon as the warp, which
+ * alone reads them, has their words in its registers: then all stages are in flight. */
 template <class F, int NT> struct plec_mm_ring {
     typedef plec_mm_shape<F, NT> S;
     plec_mm_weight_loader<F, S> weights;
     plec_mm_token_loader<F, NT> tokens;
-    uint32_t k, k_end; /* columns: of the next step, and where the split ends */
-    unsigned to;       /* the next stage to fill */
+    uint32_t k, k_end; /* columns: of the next step of weights, and where the split ends */
 
     __device__ __forceinline__ void open(const struct plec_mm_args &args,
-                                         const struct plec_mm_work &work, unsigned stages) {
+                                         const struct plec_mm_work &work) {
         weights.open(args, work);
         tokens.open(args, work);
         k = work.first_step * F::k_step;
         k_end = min(work.end_step * F::k_step, args.tokens.pitch);
-        to = stages;
     }
 
-    /* Starts the copies of one step; past the split's end an empty group, for the count. */
-    __device__ __forceinline__ void load(unsigned stages) {
-        if (k < k_end) {
-            weights.load(to, k, k_end);
-            tokens.load(to, k, k_end);
-            k += F::k_step;
-        }
+    /* Starts the copies of the next step's weights; past the split's end none. */
+    __device__ __forceinline__ void load_weights(unsigned to) {
+        if (k < k_end) weights.load(to, k, k_end);
+        k += F::k_step;
+    }
+    /* The same for the tokens of the step whose weights were started last, and ends its group. */
+    __device__ __forceinline__ void load_tokens(unsigned to) {
+        if (k - F::k_step < k_end) tokens.load(to, k - F::k_step, k_end);
         plec_copy_async_commit();
-        to = to == stages + (S::STAGES - 1) * S::STAGE ? stages : to + S::STAGE;
     }
 };
 
@@ -83,14 +84,7 @@ template <class F, int NT, class S = plec_mm_shape<F, NT>> struct plec_mm_sums {
             sum[i][0] = sum[i][1] = sum[i][2] = sum[i][3] = 0.0f;
     }
 
-    /* A step whose stage has arrived. n_rows: of the tile. */
-    __device__ __forceinline__ void add(const unsigned char *stage, uint32_t n_rows) {
-        Operands in;
-        in.read(stage);
-        add_step(in, stage, n_rows);
-    }
-
-    /* The same, with the tokens in a stage. */
+    /* A step: its weights, and its tokens in a stage. n_rows: of the tile. */
     __device__ __forceinline__ void add_step(const Operands &in, const unsigned char *stage,
                                              uint32_t n_rows) {
 #pragma unroll
@@ -244,17 +238,28 @@ static __global__ void __launch_bounds__(128, plec_mm_shape<F, NT>::RESIDENT)
         plec_mm_ring<F, NT> ring;
         plec_mm_sums<F, NT> sums;
         sums.open(work.tile.n_rows);
-        ring.open(args, work, stages);
+        ring.open(args, work);
         sums.clear();
 #pragma unroll
-        for (int i = 0; i < S::STAGES - 1; i++)
-            ring.load(stages);
-        unsigned from = 0;
+        for (int i = 0; i < S::STAGES - 1; i++) {
+            ring.load_weights(stages + i * S::STAGE);
+            ring.load_tokens(stages + i * S::STAGE);
+        }
+        unsigned from = 0, before = (S::STAGES - 1) * S::STAGE;
+        if (S::REFILLS) ring.load_weights(stages + before);
         for (uint32_t step = work.first_step; step < work.end_step; step++) {
+            typename plec_mm_sums<F, NT>::Operands in;
             plec_copy_async_wait<S::STAGES - 2>();
             __syncthreads(); /* this step has arrived for all; all have left the one before */
-            ring.load(stages);
-            sums.add(shared + from, work.tile.n_rows);
+            if (!S::REFILLS) ring.load_weights(stages + before);
+            ring.load_tokens(stages + before);
+            in.read(shared + from);
+            if (S::REFILLS) {
+                __syncwarp(); /* the warp has its words */
+                ring.load_weights(stages + from);
+            }
+            sums.add_step(in, shared + from, work.tile.n_rows);
+            before = from;
             from = from == (S::STAGES - 1) * S::STAGE ? 0 : from + S::STAGE;
         }
         plec_copy_async_wait<0>();
