@@ -99,6 +99,12 @@ TEST_P(CudaMmBulkFormats, EqualsMmSyncOverLongRows) {
     expect_same(spec, 3, 1);
 }
 
+TEST_P(CudaMmBulkFormats, KeepsTheDigitsOfTokensOfAnySize) {
+    NEEDS_BULK();
+    RungDevice cuda(PLEC_CUDA_MM_BULK);
+    expect_digits_at_any_size(&cuda, MM_FORMATS[GetParam()], 7);
+}
+
 INSTANTIATE_TEST_SUITE_P(, CudaMmBulkFormats, testing::Range<size_t>(0, N_MM_FORMATS),
                          mm_format_name);
 

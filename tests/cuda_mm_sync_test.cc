@@ -41,6 +41,17 @@ TEST_P(CudaMmSyncFormats, TakesManyRowsInWideTiles) {
     expect_case(spec, 70, 1);
 }
 
+TEST_P(CudaMmSyncFormats, KeepsTheDigitsOfTokensOfAnySize) {
+    MmDevice cuda;
+    for (uint32_t n_tokens : {7, 14})
+        expect_digits_at_any_size(&cuda, MM_FORMATS[GetParam()], n_tokens);
+}
+
+TEST_P(CudaMmSyncFormats, EqualsTheReferenceOnTokensOfAnySize) {
+    MmDevice cuda;
+    expect_right_at_any_size(&cuda, MM_FORMATS[GetParam()], 5);
+}
+
 INSTANTIATE_TEST_SUITE_P(, CudaMmSyncFormats, testing::Range<size_t>(0, N_MM_FORMATS),
                          mm_format_name);
 
@@ -144,9 +155,9 @@ TEST(CudaMmSync, KeepsATokenOfNanToItself) {
     expect_nan_to_stay(&cuda, spec, make_step(Bank(spec).get(), 4, 2, 7), 1);
 }
 
-TEST(CudaMmSync, MakesNanOfTheRowOfANanScale) {
+TEST(CudaMmSync, MakesNanOfARowWithAWeightThatIsNoNumber) {
     MmDevice cuda;
-    expect_nan_of_a_nan_scale(&cuda, 2);
+    expect_nan_of_scales_beyond_f32(&cuda, 2);
 }
 
 TEST(CudaMmSync, KeepsTheRangeOfItsTokens) {

@@ -49,6 +49,11 @@ TEST_P(CudaMmWgFormats, TakesLongRowsInSteps) {
     expect_case(spec, 65, 1);
 }
 
+TEST_P(CudaMmWgFormats, KeepsTheDigitsOfTokensOfAnySize) {
+    CudaDevice cuda;
+    expect_digits_at_any_size(&cuda, MM_FORMATS[GetParam()], 66);
+}
+
 INSTANTIATE_TEST_SUITE_P(, CudaMmWgFormats, testing::Range<size_t>(0, N_MM_FORMATS),
                          mm_format_name);
 
@@ -164,9 +169,9 @@ TEST_F(CudaMmWg, KeepsATokenOfNanToItself) {
     expect_nan_to_stay(&cuda, spec, make_step(Bank(spec).get(), 66, 1, 7), 65);
 }
 
-TEST_F(CudaMmWg, MakesNanOfTheRowOfANanScale) {
+TEST_F(CudaMmWg, MakesNanOfARowWithAWeightThatIsNoNumber) {
     CudaDevice cuda;
-    expect_nan_of_a_nan_scale(&cuda, 66);
+    expect_nan_of_scales_beyond_f32(&cuda, 66);
 }
 
 /* In every way in which scales come in. */

@@ -8,6 +8,7 @@
  *
  *   x       [n_rows][pitch] bf16       staged
  *   sums    [n_rows][pitch / block]    f32
+ *   powers  [n_rows]                   f32   what a row's products are multiplied by
  */
 #ifndef PLEC_DEVICE_CUDA_MM_ARGS_H
 #define PLEC_DEVICE_CUDA_MM_ARGS_H
@@ -43,6 +44,8 @@ struct plec_mm_staging {
 struct plec_mm_tokens {
     uint16_t *x;
     float *sums;
+    float *powers;  /* what a row was divided by: 1, or a power of two where its largest number is
+                       far from 1; NULL: 1 */
     uint32_t pitch; /* columns staged: n_cols up to a multiple of 32, zeros behind n_cols */
     uint32_t n_cols;
     const uint32_t *row; /* row of a tile -> staged row; NULL: the same */

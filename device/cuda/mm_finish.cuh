@@ -51,6 +51,13 @@ static __device__ __forceinline__ void plec_mm_finish(const struct plec_mm_args 
     plec_mm_store_act(args, row, channel, plec_cuda_combine(bank.maths, has_gate, gate, up));
 }
 
+/* What a row was divided by when it was staged. */
+static __device__ __forceinline__ float plec_mm_power(const struct plec_mm_args &args,
+                                                      uint32_t row) {
+    if (args.tokens.powers == NULL) return 1.0f;
+    return args.tokens.powers[args.tokens.row != NULL ? args.tokens.row[row] : row];
+}
+
 /* A tile's products, in shared memory as [token][S::OUT_PITCH], up's channels behind gate's. */
 template <class S>
 static __device__ __forceinline__ void plec_mm_finish_products(const struct plec_mm_args &args,
@@ -62,9 +69,11 @@ static __device__ __forceinline__ void plec_mm_finish_products(const struct plec
     for (uint32_t i = threadIdx.x; i < work.tile.n_rows * channels; i += S::THREADS) {
         uint32_t n = i / channels, at = i % channels, channel = work.first_channel + at;
         if (channel >= args.n_channels) continue;
+        uint32_t row = work.tile.first_row + n;
         const float *products = out + n * S::OUT_PITCH + at;
-        plec_mm_finish(args, work, work.tile.first_row + n, channel, products[0],
-                       both ? products[S::ROWS / 2] : 0.0f);
+        float power = plec_mm_power(args, row);
+        plec_mm_finish(args, work, row, channel, products[0] * power,
+                       both ? products[S::ROWS / 2] * power : 0.0f);
     }
 }
 

@@ -26,7 +26,7 @@ template <class F> static struct plec_mm_staging plec_mm_staging_of(void) {
 
 /* The workspace of a launch: how large, and cut up. */
 struct plec_mm_space {
-    uint64_t sums, n_bytes; /* byte offsets; staged tokens come first */
+    uint64_t sums, powers, n_bytes; /* byte offsets; staged tokens come first */
     uint32_t pitch;
 };
 
@@ -34,7 +34,8 @@ static inline struct plec_mm_space plec_mm_space_of(uint32_t n_cols, uint64_t n_
     struct plec_mm_space space;
     space.pitch = (n_cols + 31) / 32 * 32;
     space.sums = plec_mm_aligned(n_staged * space.pitch * 2);
-    space.n_bytes = space.sums + plec_mm_aligned(n_staged * (space.pitch / 16) * 4);
+    space.powers = space.sums + plec_mm_aligned(n_staged * (space.pitch / 16) * 4);
+    space.n_bytes = space.powers + plec_mm_aligned(n_staged * 4);
     return space;
 }
 
@@ -49,6 +50,7 @@ static inline void plec_mm_place(struct plec_mm_tokens *tokens, void *workspace,
                                  const struct plec_mm_space *space) {
     tokens->x = (uint16_t *)workspace;
     tokens->sums = (float *)((uint8_t *)workspace + space->sums);
+    tokens->powers = (float *)((uint8_t *)workspace + space->powers);
     tokens->pitch = space->pitch;
 }
 

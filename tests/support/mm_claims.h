@@ -84,17 +84,32 @@ inline void expect_nan_to_stay(CudaDevice *cuda, const BankSpec &spec, Step step
             EXPECT_EQ(got[i], clean[i]) << i;
 }
 
-/* A scale byte of 255 is NaN: it spoils its own row, whatever the tokens hold. */
-inline void expect_nan_of_a_nan_scale(CudaDevice *cuda, uint32_t n_tokens) {
-    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_MXFP4, 64, 64);
+/* Scale byte `scale` in row 10 of down [64, 64] makes its outputs NaN, whatever the tokens hold,
+ * and leaves the others alone. */
+inline void expect_nan_of_a_scale(CudaDevice *cuda, int format, uint8_t scale, uint32_t n_tokens) {
+    BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, format, 64, 64);
     spec.n_entries = 1;
     Bank bank(spec);
-    const_cast<uint8_t *>(bank.get()->entries[0].scales[PLEC_DOWN])[2 * 10 + 1] = 255;
+    const struct plec_entry &entry = bank.get()->entries[0];
+    const uint8_t *at = format == PLEC_FORMAT_GGUF_MXFP4
+                            ? entry.values[PLEC_DOWN] + 17 * (2 * 10 + 1)
+                            : entry.scales[PLEC_DOWN] + 2 * 10 + 1;
+    *const_cast<uint8_t *>(at) = scale;
     UploadedBank uploaded(cuda, bank.get());
     std::vector<float> got =
         run_with_canary(cuda, uploaded.get(), make_step(bank.get(), n_tokens, 1, 7));
     for (size_t i = 0; i < got.size(); i++)
         EXPECT_EQ(std::isnan(got[i]), i % 64 == 10) << i;
+}
+
+/* E8M0 byte 255 is NaN; under 254 most weights are too large for an f32, and GGUF's 255 is 2^128.
+ */
+inline void expect_nan_of_scales_beyond_f32(CudaDevice *cuda, uint32_t n_tokens) {
+    for (uint8_t scale : {uint8_t(254), uint8_t(255)})
+        for (int format : {PLEC_FORMAT_MXFP4, PLEC_FORMAT_GGUF_MXFP4, PLEC_FORMAT_MXFP8}) {
+            SCOPED_TRACE(std::to_string(scale) + " in format " + std::to_string(format));
+            expect_nan_of_a_scale(cuda, format, scale, n_tokens);
+        }
 }
 
 /* Tokens 2^-15, 1 and 2^15 times as large in turn, in one launch: what is staged has the range of
@@ -110,6 +125,49 @@ inline void expect_range_to_be_kept(CudaDevice *cuda, int format, uint32_t n_tok
     PackedBank uploaded(cuda, bank.get());
     expect_elements(run_with_canary(cuda, uploaded.get(), step),
                     reference_step(bank.get(), step, PLEC_REFERENCE_BF16), spec.output_dim);
+}
+
+/* Tokens of 1e-30 to 1e30, under an activation that leaves them their size. */
+inline void expect_right_at_any_size(CudaDevice *cuda, int format, uint32_t n_tokens) {
+    BankSpec spec = mm_spec(-1, format, format, 64, 64);
+    set_maths(&spec, PLEC_RELU);
+    Bank bank(spec);
+    PackedBank uploaded(cuda, bank.get());
+    for (float size : {1e-30f, 1e-10f, 1e10f, 1e20f, 1e30f}) {
+        Step step = make_step(bank.get(), n_tokens, 2, 7);
+        for (float &x : step.x)
+            x *= size;
+        SCOPED_TRACE(size);
+        expect_right(run_with_canary(cuda, uploaded.get(), step), bank.get(), step);
+    }
+}
+
+/* Relu of u, or of g times u, keeps a power of two apart from the digits: tokens of 2^k times the
+ * size give outputs of 2^k (4^k) times the size, to the bit, from 2^-100 to 2^100. Sizes are mixed
+ * in one launch. */
+inline void expect_digits_at_any_size(CudaDevice *cuda, int format, uint32_t n_tokens) {
+    for (int powers : {1, 2}) {
+        BankSpec spec = mm_spec(powers == 1 ? -1 : format, format, format, 64, 64);
+        spec.n_entries = 1;
+        set_maths(&spec, PLEC_RELU);
+        Bank bank(spec);
+        PackedBank uploaded(cuda, bank.get());
+        Step step = make_step(bank.get(), n_tokens, 1, 7), sized = step;
+        const int sizes[] = {0, -100, 100, -34, 34, -66, 66};
+        auto size_of = [&](size_t t) { return sizes[t % 7] / powers; };
+        for (size_t i = 0; i < step.x.size(); i++)
+            sized.x[i] = std::ldexp(step.x[i], size_of(i / spec.input_dim));
+        std::vector<float> wanted = run_with_canary(cuda, uploaded.get(), step);
+        std::vector<float> got = run_with_canary(cuda, uploaded.get(), sized);
+        int n_wrong = 0;
+        for (size_t i = 0; i < got.size() && n_wrong < 3; i++) {
+            int size = size_of(i / spec.output_dim);
+            if (std::ldexp(wanted[i], size * powers) == got[i]) continue;
+            n_wrong++;
+            ADD_FAILURE() << plec_format_find(static_cast<uint16_t>(format))->name << ", tokens 2^"
+                          << size << " times the size: " << got[i] << " of " << wanted[i];
+        }
+    }
 }
 
 } // namespace plec_test

@@ -38,6 +38,13 @@ struct plec_fragment_e2m1 : plec_fragment_defaults {
     PLEC_HD uint32_t nibble(const uint8_t *codes, uint32_t k) {
         return codes[k / 2] >> 4 * (k % 2) & 15u;
     }
+    /* Whether one of 32 nibbles times 2^(e - 127) is more than an f32 holds: 4 and 6 where e is
+     * 253, 2 and 3 as well where it is 254, and where it is 255, 1 and 1.5. */
+    PLEC_HD bool is_infinite(const uint8_t *codes, uint32_t e) {
+        for (uint32_t i = 0; i < 32 && e >= 253u; i++)
+            if ((nibble(codes, i) & 7u) >= 2u * (256u - e)) return true;
+        return false;
+    }
 };
 
 struct plec_fragment_mxfp4 : plec_fragment_e2m1 {
@@ -57,7 +64,10 @@ struct plec_fragment_mxfp4 : plec_fragment_e2m1 {
         return plec_fragment_exponent(record[s / 4], s & 3);
     }
     PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
-        return plec_fragment_e8m0_has_nan(row, first, stride);
+        for (uint32_t s = first; s < row.n_cols / 32; s += stride)
+            if (row.scales[s] == 255u || is_infinite(row.blocks + 16 * (size_t)s, row.scales[s]))
+                return true;
+        return false;
     }
 };
 
@@ -102,6 +112,13 @@ struct plec_fragment_gguf_mxfp4 : plec_fragment_e2m1 {
         uint32_t bits = plec_f32_bits(plec_fragment_exponent(record[s / 4], s & 3));
         return plec_bits_f32(bits > 0x00400000u ? bits : 0x00400000u);
     }
+    PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
+        for (uint32_t s = first; s < row.n_cols / 32; s += stride) {
+            const uint8_t *block = at(row, 32 * s);
+            if (is_infinite(block + 1, block[0])) return true;
+        }
+        return false;
+    }
 };
 
 /* The scale's sign goes to its codes, a zero scale makes them zero. */
@@ -127,8 +144,14 @@ struct plec_fragment_nvfp4 : plec_fragment_e2m1 {
     }
     PLEC_HD float row_scale(const plec_fragment_row &row) { return row.tensor_scale; }
     PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
-        for (uint32_t s = first; s < row.n_cols / 16; s += stride)
+        bool large = !plec_fragment_is_number(plec_mul(row.tensor_scale, 448.0f * 6.0f));
+        for (uint32_t s = first; s < row.n_cols / 16; s += stride) {
             if (plec_fragment_e4m3_is_nan(row.scales[s])) return true;
+            float scale = plec_mul(row.tensor_scale, plec_e4m3_f32(row.scales[s]));
+            for (uint32_t k = 16 * s; k < 16 * s + 16 && large; k++)
+                if (!plec_fragment_is_number(plec_mul(scale, plec_e2m1_f32(nibble(row.blocks, k)))))
+                    return true;
+        }
         return false;
     }
 };

@@ -35,12 +35,6 @@ PLEC_HD void plec_fragment_e8m0_record(uint32_t *words, uint32_t n_words,
     for (uint32_t s = k / 32; s < row.n_cols / 32 && s < k / 32 + 4 * n_words; s++)
         words[(s - k / 32) / 4] |= (row.scales[s] == 255u ? 0u : row.scales[s]) << 8 * (s & 3);
 }
-PLEC_HD bool plec_fragment_e8m0_has_nan(const plec_fragment_row &row, uint32_t first,
-                                        uint32_t stride) {
-    for (uint32_t s = first; s < row.n_cols / 32; s += stride)
-        if (row.scales[s] == 255u) return true;
-    return false;
-}
 
 /* E4M3 codes: sign at bit 15, exponent and mantissa at bits 10-4 of a bf16 is the value times
  * 2^-120, subnormals included. */
@@ -76,9 +70,14 @@ struct plec_fragment_mxfp8 : plec_fragment_bytes {
         return plec_fragment_exponent(record[0], s);
     }
     PLEC_HD bool has_nan(const plec_fragment_row &row, uint32_t first, uint32_t stride) {
-        for (uint32_t k = first; k < row.n_cols; k += stride)
+        for (uint32_t k = first; k < row.n_cols; k += stride) {
             if (plec_fragment_e4m3_is_nan(row.blocks[k])) return true;
-        return plec_fragment_e8m0_has_nan(row, first, stride);
+            if (row.scales[k / 32] < 247u) continue; /* 448 times it is an f32 */
+            float scale = plec_e8m0_f32(row.scales[k / 32]);
+            if (!plec_fragment_is_number(plec_mul(plec_e4m3_f32(row.blocks[k]), scale)))
+                return true;
+        }
+        return false;
     }
 };
 

@@ -36,7 +36,9 @@
  *   super(row, k)                   what they have in common
  *   row_scale(row)                  f32 that all sums of a row are multiplied by
  *   has_nan(row, first, stride)     whether a code or a scale among every stride-th from first is
- *                                   NaN: then a product with the row is, and its row scale will be
+ *                                   NaN, or a weight of theirs too large for an f32, which the
+ *                                   codec makes infinite: then a product with the row is no number,
+ *                                   and its row scale will be NaN
  *   table(words)                    n_table words that pairs looks codes up in
  *   pairs(out, words, b, table)     the four pairs of block b: the main loop's work
  *   scale(record, super, s)         of block s
@@ -130,6 +132,9 @@ PLEC_HD float plec_fragment_e5m3_value(uint32_t word, uint32_t byte) {
     return plec_bits_f32((moved & 0x0FF00000u) | 0x30000000u);
 }
 
+PLEC_HD bool plec_fragment_is_number(float value) {
+    return (plec_f32_bits(value) & 0x7F800000u) != 0x7F800000u;
+}
 PLEC_HD bool plec_fragment_e4m3_is_nan(uint8_t byte) {
     return (byte & 0x7Fu) == 0x7Fu;
 }
