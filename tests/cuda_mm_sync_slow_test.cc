@@ -16,10 +16,10 @@ TEST(CudaMmSyncSlow, CoversEveryPairOfFormatLayoutActivationAndShape) {
     }
 }
 
-/* With seed 7 one of 73 tokens of q5_k has all of the error: an activation of it lies where bf16
- * rounds to either side, by the order of its sum. The seed is one without such a token. */
+/* With this seed one of 73 tokens of q5_k has an activation in the middle of two bf16 (mm_ties.h).
+ */
 TEST(CudaMmSyncSlow, TakesEveryNumberOfTokens) {
-    const uint32_t seed = 8;
+    const uint32_t seed = 7;
     for (uint32_t n_tokens = 1; n_tokens <= 131; n_tokens++) {
         uint32_t t = n_tokens == 131 ? 512 : n_tokens;
         SCOPED_TRACE(std::to_string(t) + " tokens");

@@ -6,12 +6,12 @@ namespace {
 using namespace plec_test;
 
 /* One expert has all rows, in tiles of every width in turn. Ten thousand activations are rounded to
- * bf16 in each case: where one that rules its token lies on the boundary of two, the reference may
- * round it to the other side, 2^-8 of that token. The seed is one without such a case. */
+ * bf16 in each case: with this seed one that rules its token lies in the middle of two, and kernel
+ * and reference round it apart (mm_ties.h). */
 TEST(CudaMmWgSlow, CoversEveryPairOfFormatLayoutActivationAndShape) {
     MmCover cover({96, 160, 352});
     ASSERT_TRUE(cover.is_whole());
-    const uint32_t n_tokens[] = {65, 100, 96, 128, 129}, seed = 8;
+    const uint32_t n_tokens[] = {65, 100, 96, 128, 129}, seed = 7;
     for (size_t i = 0; i < cover.cases().size(); i++) {
         SCOPED_TRACE(cover.name(i));
         BankSpec spec = cover.spec(i);
