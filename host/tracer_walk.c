@@ -122,16 +122,20 @@ static void end_copy(struct plec_walk *walk, struct plec_walk_move *move) {
     *free_ns = move->end_ns;
 }
 
-/* The last move of each expert is the one that its use comes from. */
+/* The last move of each expert is the one that its use comes from. A new read makes an older copy
+ * history; a copy that began before the read had ended is of one before it. */
 static void remember(struct plec_walk *walk, const struct plec_tracer_event *event,
-                     const struct plec_walk_move *move) {
+                     const struct plec_walk_open *open) {
     if (event->key == PLEC_NO_KEY) return;
-    walk->moves[walk->n_moves] = *move;
+    walk->moves[walk->n_moves] = open->move;
     for (uint64_t left = event->mask; left != 0; left &= left - 1) {
-        size_t expert = (size_t)event->key * 64 + (size_t)__builtin_ctzll(left);
-        walk->sources[expert][event->what == PLEC_TRACE_COPY] = walk->n_moves;
-        /* A new read makes an older copy history. */
-        if (event->what == PLEC_TRACE_READ) walk->sources[expert][1] = PLEC_WALK_NONE;
+        int32_t *source = walk->sources[(size_t)event->key * 64 + (size_t)__builtin_ctzll(left)];
+        bool copies = event->what == PLEC_TRACE_COPY;
+        bool of_another = copies && source[0] != PLEC_WALK_NONE &&
+                          walk->moves[source[0]].end_ns > open->begin->at_ns;
+        if (of_another) source[0] = PLEC_WALK_NONE;
+        source[copies] = walk->n_moves;
+        if (!copies) source[1] = PLEC_WALK_NONE;
     }
     walk->n_moves++;
 }
@@ -151,7 +155,7 @@ bool plec_walk_end(struct plec_walk_open *out, struct plec_walk *walk,
         walk->reading--;
         walk->reading_bytes -= open->begin->n_bytes;
     }
-    if (end->status == PLEC_OK) remember(walk, end, &open->move);
+    if (end->status == PLEC_OK) remember(walk, end, open);
     *out = *open;
     open->begin = NULL;
     return true;

@@ -126,6 +126,33 @@ TEST(TracerJson, EveryExtentThatWasFetchedIsLedToItsUse) {
     EXPECT_EQ(file.n_flows, 4u);
 }
 
+/* While an expert is copied from its frame it is read again, in an extent that is read whole: the
+ * second read is not where the copy came from. */
+TEST(TracerJson, ACopyIsNotLedToFromAReadThatEndedAfterItBegan) {
+    const struct {
+        uint8_t what, phase;
+        uint64_t id;
+    } events[] = {
+        {PLEC_TRACE_LAYER, PLEC_TRACE_BEGIN, 1},     {PLEC_TRACE_READ, PLEC_TRACE_BEGIN, 2},
+        {PLEC_TRACE_READ, PLEC_TRACE_END, 2},        {PLEC_TRACE_COPY, PLEC_TRACE_BEGIN, 3},
+        {PLEC_TRACE_READ, PLEC_TRACE_BEGIN, 4},      {PLEC_TRACE_READ, PLEC_TRACE_END, 4},
+        {PLEC_TRACE_COPY, PLEC_TRACE_END, 3},        {PLEC_TRACE_READY, PLEC_TRACE_MOMENT, 0},
+        {PLEC_TRACE_HAND_OUT, PLEC_TRACE_MOMENT, 0}, {PLEC_TRACE_LAYER, PLEC_TRACE_END, 1}};
+    TempDir dir;
+    Traced traced;
+    uint64_t at_ns = 1000;
+    for (const auto &event : events) {
+        plec_tracer_event out = {};
+        out.at_ns = at_ns += 1000;
+        out.id = event.id, out.what = event.what, out.phase = event.phase;
+        out.key = event.what == PLEC_TRACE_LAYER ? uint32_t(PLEC_NO_KEY) : 0;
+        out.mask = out.n_bytes = 1;
+        plec_tracer_add(traced.tracer, &out);
+    }
+    TraceFile file(write_trace(&traced, dir)); /* checks the order of a flow's points */
+    EXPECT_EQ(file.n_flows, 1u);
+}
+
 TEST(TracerJson, IsValidWhereverTheTraceIsCut) {
     TempDir dir;
     StreamModel model;
