@@ -27,16 +27,25 @@ uint64_t group_bytes(uint16_t format, uint32_t rows, uint32_t cols) {
     return 0;
 }
 
+/* Dynamic shared memory of a block of eight tokens. */
+uint32_t narrow_bytes(const char *kernel, uint16_t format) {
+    const char *symbol = nullptr;
+    for (size_t i = 0; const struct plec_cuda_gemm *gemm = plec_cuda_gemm_at(&symbol, i); i++)
+        if (gemm->format == format && strcmp(gemm->name, kernel) == 0) return gemm->shared_bytes[0];
+    return 0;
+}
+
 /* A gate and up of one expert, as they arrived, on eight tokens. Down is f32 and has no planes:
  * all that the other kernels read of weights is of gate and up. */
 class Decode {
   public:
     Decode(CudaDevice *cuda, int format, int32_t rung,
-           enum plec_fusion fusion = PLEC_FUSED_GATE_FIRST, uint32_t n_channels = 64)
-        : format_(static_cast<uint16_t>(format)), rows_(2 * n_channels) {
+           enum plec_fusion fusion = PLEC_FUSED_GATE_FIRST, uint32_t n_channels = 64,
+           uint32_t n_columns = 1024)
+        : format_(static_cast<uint16_t>(format)), rows_(2 * n_channels), cols_(n_columns) {
         plec_cuda_limit_rung(cuda->device, rung);
         BankSpec spec = mm_spec(format, format, PLEC_FORMAT_F32, 8, n_channels);
-        spec.input_dim = 1024;
+        spec.input_dim = n_columns;
         spec.fusion = fusion;
         spec.n_entries = 1;
         Bank bank(spec);
@@ -50,7 +59,7 @@ class Decode {
         plec_emu_stats_stop();
         moved_ = moved();
     }
-    uint64_t weight_bytes() const { return group_bytes(format_, rows_, 1024); }
+    uint64_t weight_bytes() const { return group_bytes(format_, rows_, cols_); }
     Moved all() const { return moved_; }
     void expect_read_once() const {
         uint32_t fewest = 0, most = 0;
@@ -61,7 +70,7 @@ class Decode {
 
   private:
     uint16_t format_;
-    uint32_t rows_;
+    uint32_t rows_, cols_;
     const uint8_t *planes_;
     Moved moved_;
 };
@@ -76,6 +85,19 @@ TEST_P(CudaMmMemory, ReadsEveryByteOfTheWeightsOnceInWholeSectors) {
     EXPECT_EQ(line.n_bytes_used, decode.weight_bytes());
     EXPECT_GE(static_cast<double>(line.n_bytes_used),
               0.99 * static_cast<double>(line.n_bytes_fetched));
+}
+
+/* Where SMs have 100 KB of shared memory (sm_89) and 164 KB (sm_80), by what copies of a block are
+ * really under way; the launch bounds leave registers for three blocks. */
+TEST_P(CudaMmMemory, Keeps48KilobytesOfWeightsInFlightOnAnSm) {
+    CudaDevice cuda;
+    Decode decode(&cuda, MM_FORMATS[GetParam()], PLEC_CUDA_MM_SYNC, PLEC_FUSED_GATE_FIRST, 64,
+                  2048);
+    uint64_t of_a_block = plec_emu_stats_under_way("mm_sync", "mm_weights.cuh");
+    uint32_t taken = narrow_bytes("mm_sync", MM_FORMATS[GetParam()]) + 1024;
+    ASSERT_GT(taken, 1024u);
+    for (uint32_t shared : {100 * 1024, 164 * 1024})
+        EXPECT_GE(std::min(3u, shared / taken) * of_a_block, 48u * 1024) << shared;
 }
 
 TEST_P(CudaMmMemory, HasNoBankConflictsInItsMainLoop) {

@@ -211,6 +211,33 @@ TEST_F(Statistics, CopiesThatAreNotThereReadNothing) {
     EXPECT_EQ(0u, most);
 }
 
+/* Three copies a thread of 16 bytes each, `ahead` of them under way. */
+template <int ahead> __global__ void stage_ahead(int *out, const int *from) {
+    PLEC_SHARED_STATIC(int[4 * 32 * 3], s);
+    int t = threadIdx.x;
+    for (int i = 0; i < 3; i++) {
+        plec_copy_async_16(plec_shared_address(&s[4 * (32 * i + t)]), from + 4 * t, true);
+        plec_copy_async_commit();
+        plec_copy_async_wait<ahead - 1>();
+    }
+    plec_copy_async_wait<0>();
+    out[t] = s[4 * t];
+}
+
+TEST_F(Statistics, CopiesUnderWayAreThoseNotWaitedFor) {
+    PLEC_LAUNCH(stage_ahead<1>, dim3(2), dim3(32), 0, 0, e, (const int *)d);
+    EXPECT_EQ(cudaSuccess, cudaDeviceSynchronize());
+    EXPECT_EQ(512u, plec_emu_stats_under_way("stage_ahead", nullptr));
+    PLEC_LAUNCH(stage_ahead<3>, dim3(1), dim3(32), 0, 0, e, (const int *)d);
+    EXPECT_EQ(cudaSuccess, cudaDeviceSynchronize());
+    EXPECT_EQ(3 * 512u, plec_emu_stats_under_way("stage_ahead", nullptr));
+    EXPECT_EQ(3 * 512u, plec_emu_stats_under_way("stage_ahead", "emu_statistics_test.cu"));
+    EXPECT_EQ(0u, plec_emu_stats_under_way("read_rows", nullptr));
+    PLEC_LAUNCH(stage_rows, dim3(1), dim3(32), 0, 0, e, (const int *)d);
+    EXPECT_EQ(cudaSuccess, cudaDeviceSynchronize());
+    EXPECT_EQ(384u, plec_emu_stats_under_way("stage_rows", nullptr));
+}
+
 TEST_F(Statistics, LinesAndKernelsAreToldApart) {
     PLEC_LAUNCH(read_rows<1>, dim3(1), dim3(32), 0, 0, e, (const int *)d, 320);
     PLEC_LAUNCH(read_rows<2>, dim3(1), dim3(32), 0, 0, e, (const int *)d, 320);

@@ -14,6 +14,13 @@
 
 namespace plec_emu {
 
+static void count_under_way(Thread *t, Place place) {
+    size_t n_bytes = 0;
+    for (const PendingCopy &copy : t->copies)
+        if (copy.place == place) n_bytes += (size_t)copy.n_there;
+    statistics_under_way(t, n_bytes, place);
+}
+
 void copy_async(unsigned to, const void *from, int n_bytes, int n_there, const char *file,
                 int line) {
     Thread *t = running;
@@ -31,6 +38,7 @@ void copy_async(unsigned to, const void *from, int n_bytes, int n_there, const c
     memset(target, 0xff, n);
     t->copies.push_back({to, (const char *)from, n_bytes, n_there, place});
     t->n_open_copies++;
+    count_under_way(t, place);
 }
 
 void copy_async_commit(const char *, int) {

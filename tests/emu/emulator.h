@@ -91,6 +91,11 @@ void plec_emu_stats_stop(void);
  * `place`, and a kind; NULL and -1: any. */
 struct plec_emu_line plec_emu_stats(const char *kernel, const char *place, int kind);
 
+/* Bytes that the cp.async copies of a block have under way at most: of each thread and line the
+ * most, added up, for the block with the most. Bytes that are zeros for want of a source are none.
+ */
+uint64_t plec_emu_stats_under_way(const char *kernel, const char *place);
+
 /* A table by kernel, line and kind. */
 void plec_emu_stats_print(FILE *to);
 

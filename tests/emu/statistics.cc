@@ -31,13 +31,15 @@ struct Watch {
 
 using RequestKey =
     std::tuple<unsigned, int, Place, int, uint32_t>; /* block, warp, place, kind, visit */
-using TallyKey = std::tuple<unsigned, Place, int>;   /* launch, place, kind */
+using UnderWayKey = std::tuple<unsigned, unsigned, int, Place>; /* launch, block, thread, place */
+using TallyKey = std::tuple<unsigned, Place, int>;              /* launch, place, kind */
 
 struct Statistics {
     bool on = false;
     std::vector<std::string> launches;
     std::map<TallyKey, Tally> tallies;
     std::map<RequestKey, Request> requests;
+    std::map<UnderWayKey, uint64_t> under_way; /* bytes, at most */
     std::vector<Watch> watches;
 };
 static Statistics &statistics = *new Statistics;
@@ -155,6 +157,13 @@ void statistics_bulk(const void *from, size_t n_bytes, Place place) {
     tally.n_bytes += n_bytes;
     tally.n_used += n_bytes;
     tally.n_sectors += last - first + 1;
+}
+
+void statistics_under_way(Thread *thread, size_t n_bytes, Place place) {
+    if (!statistics.on) return;
+    unsigned launch = (unsigned)statistics.launches.size() - 1;
+    uint64_t &most = statistics.under_way[{launch, thread->block->index, thread->index, place}];
+    most = std::max(most, (uint64_t)n_bytes);
 }
 
 void statistics_count(Kind kind, Place place) {
@@ -278,6 +287,19 @@ struct plec_emu_line plec_emu_stats(const char *kernel, const char *place, int k
         add(&sum, each.second);
     }
     return sum;
+}
+
+uint64_t plec_emu_stats_under_way(const char *kernel, const char *place) {
+    std::map<std::tuple<unsigned, unsigned>, uint64_t> blocks; /* launch, block */
+    for (const auto &each : statistics.under_way) {
+        if (!contains(statistics.launches[std::get<0>(each.first)], kernel)) continue;
+        if (place && !contains(place_text(std::get<3>(each.first)), place)) continue;
+        blocks[{std::get<0>(each.first), std::get<1>(each.first)}] += each.second;
+    }
+    uint64_t most = 0;
+    for (const auto &block : blocks)
+        most = std::max(most, block.second);
+    return most;
 }
 
 void plec_emu_stats_print(FILE *to) {

@@ -26,6 +26,8 @@ void statistics_access(Kind kind, Thread *thread, const void *address, size_t n_
 void statistics_request(Kind kind, const void *const *addresses, int n, size_t n_bytes,
                         Place place);
 void statistics_bulk(const void *from, size_t n_bytes, Place place);
+/* What a thread's copies of one line have under way. */
+void statistics_under_way(Thread *thread, size_t n_bytes, Place place);
 /* An instruction of a warp, or warpgroup, without addresses. */
 void statistics_count(Kind kind, Place place);
 
