@@ -83,6 +83,8 @@ TEST(CheckLayers, KeepsKernelsToTheTwoHeadersThatDiffer) {
         {"kernel<<<1, 32>>>(x);\n", "__shared__ in launch.cuh"},
         {"__shared__ float sums[32];\n", "__shared__ in launch.cuh"},
         {"    asm volatile(\"bar.sync 0;\");\n", "PTX stands in device/cuda/ptx*.cuh"},
+        {"    __asm__ volatile(\"bar.sync 0;\");\n", "PTX stands in device/cuda/ptx*.cuh"},
+        {"    __asm(\"bar.sync 0;\");\n", "PTX stands in device/cuda/ptx*.cuh"},
         {"#include \"host/runner.h\"\n", "device may include only from"}};
     for (const auto &[text, said] : planted) {
         Tree tree;
