@@ -31,8 +31,7 @@ TEST(CudaMmSyncSlow, TakesEveryNumberOfTokens) {
 
 TEST(CudaMmSyncSlow, TakesEveryNumberOfExperts) {
     size_t turn = 0;
-    for (uint32_t n_entries : {1,  2,   3,   5,   7,   8,   31,  32,  33,  40,  60,
-                               64, 127, 128, 129, 160, 256, 257, 384, 512, 896, 1024}) {
+    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
         SCOPED_TRACE(std::to_string(n_entries) + " experts");
         uint32_t n_slots = n_entries < 4 ? n_entries : 4;
         expect_case(small_spec(turn++, n_entries), 9, n_slots);
