@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 using namespace plec_test;
 
 namespace {
@@ -24,11 +26,9 @@ std::string tool() {
 }
 #endif
 
-/* Enough tokens that the rounding of single values averages out. */
-const uint32_t n_tokens = 32, n_slots = 2;
-
 /* A routing for layers that have no router: two experts a token. */
-std::vector<std::string> routing(const TempDir &dir, uint32_t n_experts) {
+std::vector<std::string> routing(const TempDir &dir, uint32_t n_experts, uint32_t n_tokens) {
+    const uint32_t n_slots = 2;
     std::vector<int32_t> ids;
     std::vector<float> weights;
     for (uint32_t i = 0; i < n_tokens * n_slots; i++) {
@@ -58,21 +58,31 @@ double output_norm(const ToolResult &result) {
     return json_real_value(json_object_get(json.get(), "output_norm"));
 }
 
-/* Runs a layer on both devices; true when it ran. */
+/* Runs a layer with random tokens and more arguments; with a routing, which is added to them, where
+ * it asks for one. */
+ToolResult run_routed(std::vector<std::string> *args, const TempDir &dir, const SourceLayer &layer,
+                      uint32_t n_tokens, const std::vector<std::string> &more) {
+    auto run = [&] {
+        std::vector<std::string> all = *args;
+        all.insert(all.end(), more.begin(), more.end());
+        return run_program(tool(), all);
+    };
+    args->insert(args->end(), {"--layer", std::to_string(layer.number), "--random",
+                               std::to_string(n_tokens), "--json"});
+    ToolResult result = run();
+    if (result.err.find("RoutingRequired") == std::string::npos) return result;
+    for (const std::string &word : routing(dir, layer.n_experts, n_tokens))
+        args->push_back(word);
+    return run();
+}
+
+/* Runs a layer on both devices; true when it ran. Tokens are enough that the rounding of single
+ * values averages out. */
 bool run_layer(const std::string &path, const SourceLayer &layer) {
     TempDir dir;
     SCOPED_TRACE(path + " layer " + std::to_string(layer.number));
-    std::vector<std::string> args = {"run",      path,
-                                     "--layer",  std::to_string(layer.number),
-                                     "--random", std::to_string(n_tokens),
-                                     "--device", "cpu",
-                                     "--json"};
-    ToolResult cpu = run_program(tool(), args);
-    if (cpu.err.find("RoutingRequired") != std::string::npos) {
-        for (const std::string &word : routing(dir, layer.n_experts))
-            args.push_back(word);
-        cpu = run_program(tool(), args);
-    }
+    std::vector<std::string> args = {"run", path};
+    ToolResult cpu = run_routed(&args, dir, layer, 32, {"--device", "cpu"});
     args.insert(args.end(), {"--device", "cuda", "--check"});
     ToolResult cuda = run_program(tool(), args);
     if (cpu.exit_status != 0) {
@@ -88,13 +98,29 @@ bool run_layer(const std::string &path, const SourceLayer &layer) {
     return true;
 }
 
-int run_every_layer(const std::string &under) {
+/* Checks a layer on CUDA alone; true when it ran. */
+bool check_layer(const std::string &path, const SourceLayer &layer, uint32_t n_tokens) {
+    TempDir dir;
+    SCOPED_TRACE(path + " layer " + std::to_string(layer.number));
+    std::vector<std::string> args = {"run", path, "--device", "cuda", "--check"};
+    ToolResult result =
+        run_routed(&args, dir, layer, n_tokens, {"--seed", std::to_string(n_tokens)});
+    if (result.exit_status == 3) return false; /* as run_layer holds: the CPU refuses it, too */
+    expect_checked_on_cuda(result);
+    return true;
+}
+
+int every_layer(const std::string &under,
+                const std::function<bool(const std::string &, const SourceLayer &)> &run) {
     int n = 0;
     for (const std::string &path : sources())
         if (path.rfind(data_path(under), 0) == 0)
             for (const SourceLayer &layer : layers_of(path))
-                n += run_layer(path, layer);
+                n += run(path, layer);
     return n;
+}
+int run_every_layer(const std::string &under) {
+    return every_layer(under, run_layer);
 }
 
 TEST(EmulatedRun, ChecksEveryContainer) {
@@ -112,6 +138,17 @@ TEST(EmulatedRun, ChecksEveryGguf) {
 TEST(EmulatedRun, ChecksEveryTezw) {
     EXPECT_GE(run_every_layer("tezw"), 1);
 }
+
+/* Experts of a row or two, of a tile and more, and of many: kernels of every class of rows. */
+class EmulatedRunOf : public testing::TestWithParam<uint32_t> {};
+TEST_P(EmulatedRunOf, TokensIsCheckedOnEverySource) {
+    EXPECT_GE(every_layer("",
+                          [](const std::string &path, const SourceLayer &layer) {
+                              return check_layer(path, layer, GetParam());
+                          }),
+              33);
+}
+INSTANTIATE_TEST_SUITE_P(, EmulatedRunOf, testing::Values(1, 9, 90));
 
 Json run_json(std::vector<std::string> more) {
     std::vector<std::string> args = {
