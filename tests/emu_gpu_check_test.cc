@@ -47,7 +47,8 @@ class StandIns : public Script {
               "cuda_experts_gpu_test", "cuda_graph_gpu_test", "cuda_library_gpu_test",
               "cuda_runner_gpu_test", "cuda_plan_gpu_test", "cuda_route_gpu_test",
               "cuda_mm_fma_gpu_test", "cuda_mm_bulk_gpu_test", "cuda_mm_sync_gpu_test",
-              "cuda_mm_sync_slow_gpu_test", "cuda_mm_wg_gpu_test", "plectrum"})
+              "cuda_mm_wg_gpu_test", "cuda_mm_fma_slow_gpu_test", "cuda_mm_bulk_slow_gpu_test",
+              "cuda_mm_sync_slow_gpu_test", "cuda_mm_wg_slow_gpu_test", "plectrum"})
             add(name, "exit 0");
         add("compute-sanitizer", "exit 0");
         add("python3", "echo no torch: it is not there\nexit 77");

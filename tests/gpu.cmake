@@ -29,7 +29,8 @@ if(PLEC_HAVE_CUDA)
   list(APPEND gpu_programs gpu_contract)
 
   plec_gpu_test(gpu_ceilings gpu/ceilings.cc LIBRARIES ${CMAKE_DL_LIBS})
-  foreach(module device arrival experts graph library plan route mm_fma mm_bulk mm_sync mm_sync_slow mm_wg)
+  foreach(module device arrival experts graph library plan route mm_fma mm_bulk mm_sync mm_wg
+      mm_fma_slow mm_bulk_slow mm_sync_slow mm_wg_slow)
     plec_gpu_test(cuda_${module}_gpu_test cuda_${module}_test.cc gpu/main.cc
       LIBRARIES plec_cuda plec_device GTest::gtest)
   endforeach()
@@ -55,7 +56,7 @@ target_link_libraries(emu_gpu_check_test PRIVATE plec_flags plec_test_support GT
 add_dependencies(emu_gpu_check_test cublas_standin cuda_library_test cuda_runner_test
   gpu_contract_emu gpu_ceilings_emu bench_matrix_emu plectrum_emu
   emu_run_test cuda_device_test cuda_arrival_test cuda_experts_test cuda_graph_test cuda_plan_test
-  cuda_route_test cuda_mm_fma_test cuda_mm_bulk_test cuda_mm_sync_test cuda_mm_sync_slow_test
+  cuda_route_test cuda_mm_fma_test cuda_mm_bulk_test cuda_mm_sync_test
   cuda_mm_wg_test)
 gtest_discover_tests(emu_gpu_check_test PROPERTIES LABELS emu DISCOVERY_TIMEOUT 60)
 

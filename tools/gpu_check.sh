@@ -46,7 +46,8 @@ while [ $# -gt 0 ]; do
 done
 case $total in '' | *[!0-9]*) usage ;; esac
 
-tests="device arrival experts graph library plan route runner mm_fma mm_bulk mm_sync mm_sync_slow mm_wg"
+tests="device arrival experts graph library plan route runner mm_fma mm_bulk mm_sync mm_wg"
+slow_tests="mm_fma_slow mm_bulk_slow mm_sync_slow mm_wg_slow"
 peers="cublas_grouped cublas_loop torch_grouped_mm"
 
 # --- building and packing ---------------------------------------------------------------------------
@@ -74,7 +75,7 @@ make_pack() {
     [ -z "$architectures" ] || set -- "$@" "-DPLEC_CUDA_ARCHITECTURES=$architectures"
     build build/pack cuda "$@" || exit 1
     for name in plectrum gpu_contract gpu_ceilings cuda_run_gpu_test bench_matrix \
-        $(for test in $tests; do echo "cuda_${test}_gpu_test"; done); do
+        $(for test in $tests $slow_tests; do echo "cuda_${test}_gpu_test"; done); do
         path=$(find build/pack/tests build/pack/tools -maxdepth 1 -type f -name "$name")
         cp "$path" "$pack/$name" && strip -g "$pack/$name" || exit 1
         for library in $(foreign_libraries "$pack/$name"); do
@@ -236,7 +237,6 @@ for test in $tests; do
         plan) filter='Plan.IsEmpty*' ;;
         route) filter='*Lowest*:*Ties*' ;;
         mm_fma | mm_bulk | mm_sync) filter='*WithoutAGate*' ;;
-        mm_sync_slow) continue ;;
         mm_wg) filter='*LongRows*/mxfp4' ;;
         esac
     fi
@@ -266,6 +266,11 @@ else
             "$(program cuda_plan_$suffix)" --gtest_filter='Plan.*Shards:Plan.*Duplicates'
     }
 fi
+
+# every kernel over the list of shapes, in what time is left
+for test in $slow_tests; do
+    [ -n "$emulated" ] || step "cuda_$test" 60 "$(program "cuda_${test}_$suffix")"
+done
 
 # (c) (d) what layers cost, beside the ceilings
 gbs=$(sed -n 's/^gbs //p' "$out/ceilings.log")
