@@ -256,6 +256,19 @@ TEST_F(Cuda, WaitsForAnEventsLatestRecord) {
 
 /* --- failures ------------------------------------------------------------------------------- */
 
+/* Tests went on with no device, or with one that a failed launch had lost, and died of it. */
+TEST(CudaOpen, EndsATestThatGetsNoDevice) {
+    struct plec_device_options options = {};
+    options.rung = "no such rung";
+    EXPECT_THROW(CudaDevice none(&options), std::runtime_error);
+}
+
+TEST_F(Cuda, EndsATestWhoseStreamFailed) {
+    call(cuda_.stream, fail_with_io, words);
+    EXPECT_THROW(cuda_.sync(), std::runtime_error);
+    cuda_.sync(); /* told once */
+}
+
 TEST_F(Cuda, TellsTheFirstFailedCallOnceAndSkipsLaterOnes) {
     std::atomic<int> n = 0;
     call(cuda_.stream, count_up, &n);

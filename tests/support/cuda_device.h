@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,13 @@
 
 namespace plec_test {
 
+/* What fails where nothing was to fail throws, which ends its test: a launch that failed has lost
+ * the device to the whole process, and there is nothing to open or to compare any more. */
 class CudaDevice {
   public:
     explicit CudaDevice(const plec_device_options *options = nullptr) {
-        EXPECT_EQ(plec_device_open(&device, PLEC_DEVICE_CUDA, options, &err), PLEC_OK)
-            << err.message;
-        EXPECT_EQ(plec_stream_open(&stream, device, &err), PLEC_OK) << err.message;
+        must(plec_device_open(&device, PLEC_DEVICE_CUDA, options, &err));
+        must(plec_stream_open(&stream, device, &err));
     }
     ~CudaDevice() {
         plec_stream_close(stream);
@@ -34,9 +36,9 @@ class CudaDevice {
     /* Device memory, all bytes 0xFF: NaN in every float format. */
     void *poisoned(size_t n_bytes) {
         void *memory = nullptr;
-        EXPECT_EQ(plec_device_alloc(&memory, device, n_bytes, &err), PLEC_OK) << err.message;
+        must(plec_device_alloc(&memory, device, n_bytes, &err));
         memory_.push_back(memory);
-        EXPECT_EQ(plec_fill(memory, 0xFF, n_bytes, stream, &err), PLEC_OK) << err.message;
+        must(plec_fill(memory, 0xFF, n_bytes, stream, &err));
         return memory;
     }
     template <class T> T *upload(const std::vector<T> &values) {
@@ -53,9 +55,9 @@ class CudaDevice {
         return values;
     }
     void copy(void *to, const void *from, size_t n_bytes) {
-        EXPECT_EQ(plec_copy(to, from, n_bytes, stream, &err), PLEC_OK) << err.message;
+        must(plec_copy(to, from, n_bytes, stream, &err));
     }
-    void sync() { EXPECT_EQ(plec_stream_sync(stream, &err), PLEC_OK) << err.message; }
+    void sync() { must(plec_stream_sync(stream, &err)); }
     std::string failure() {
         EXPECT_NE(plec_stream_sync(stream, &err), PLEC_OK);
         return err.name != nullptr ? err.name : "";
@@ -66,6 +68,9 @@ class CudaDevice {
     struct plec_error err = {};
 
   private:
+    void must(enum plec_status status) const {
+        if (status != PLEC_OK) throw std::runtime_error(err.message);
+    }
     std::vector<void *> memory_;
 };
 
