@@ -53,6 +53,7 @@ struct plec_wg_bf16_shape {
     static_assert(plec_wg_bf16_fragment::unit == 0, "products are what they are");
     static_assert(THREADS * REGISTERS + COPIERS * COPIER_REGISTERS <= 65536, "an SM has these");
     static_assert(WIDTH == 4 * PART, "as finish has it");
+    static_assert(LATE + 2 <= STAGES, "a stage is read once the next one is full, and filled then");
     static_assert(BYTES <= 227 * 1024, "a block has this much on sm_90");
 };
 
