@@ -99,6 +99,24 @@ TEST_F(CudaMmWg, CopiesBf16IntoTheNextTileWhileItFinishesOne) {
     }
 }
 
+/* Two blocks of channels and more, the last of them with its second run cut short, or none. */
+TEST_F(CudaMmWg, FindsTheRunsOfBf16InEveryLayout) {
+    const int bf16 = PLEC_FORMAT_BF16;
+    BankSpec alone = mm_spec(bf16, PLEC_FORMAT_Q8_0, PLEC_FORMAT_Q8_0, 64, 328);
+    BankSpec no_gate = mm_spec(-1, bf16, PLEC_FORMAT_Q8_0, 64, 328);
+    set_maths(&no_gate, PLEC_RELU_SQR);
+    std::vector<BankSpec> specs = {alone, no_gate};
+    for (enum plec_fusion fusion : MM_LAYOUTS) {
+        specs.push_back(mm_spec(bf16, bf16, PLEC_FORMAT_Q8_0, 64, 216));
+        specs.back().fusion = fusion;
+    }
+    for (size_t i = 0; i < specs.size(); i++) {
+        SCOPED_TRACE(i);
+        specs[i].n_entries = 1;
+        expect_case(specs[i], 70, 1);
+    }
+}
+
 /* Bulk copies want rows in groups of eight; others go to mm_sync. */
 TEST_F(CudaMmWg, LeavesOddRowsOfBf16ToMmSync) {
     BankSpec spec = mm_spec(PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, PLEC_FORMAT_BF16, 96, 40);
