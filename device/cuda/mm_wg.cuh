@@ -112,7 +112,7 @@ static __device__ __forceinline__ void plec_wg_run(plec_wg_sums<F> &sums, plec_w
 #pragma unroll
         for (int b = 0; b < F::k_step / 32; b++) {
             if (b % 2 == 0 && b > 0 && !ring.more()) break;
-            if (b % 2 == 0) ring.take(*turn);
+            if (b % 2 == 0) ring.take(*turn, b == 0);
             if (b == 0) {
                 const unsigned char *stage = shared + ring.take_weights();
                 token_sums = (const float *)(stage + S::SUMS);

@@ -35,7 +35,7 @@ template <class F> struct plec_wg_ring {
         to_weights = from_weights = 0;
         unsigned stage = turn.stage;
         for (int i = 0; i < S::AHEAD; i++) {
-            load(stage);
+            load(stage, i % S::PARTS == 0);
             stage = after(stage, 1);
         }
         plec_copy_async_wait<S::AHEAD - 1>();
@@ -56,11 +56,12 @@ template <class F> struct plec_wg_ring {
         plec_mbarrier_arrive(barrier(stage));
     }
 
-    /* Starts the copies of one part; past the split's end an empty group, for the count. */
-    __device__ __forceinline__ void load(unsigned stage) {
+    /* Starts the copies of one part, and of its step's weights where it is the step's first; past
+     * the split's end an empty group, for the count. */
+    __device__ __forceinline__ void load(unsigned stage, bool is_first) {
         if (k < k_end) {
             tokens.load(base + stage * S::TOKENS, k, k_end);
-            if (k % F::k_step == 0) {
+            if (is_first) {
                 unsigned to = base + S::WEIGHTS_AT + to_weights * S::WEIGHT_STAGE;
                 weights.load(to, k, k_end);
                 if constexpr (S::STEP_SUMS != 0) tokens.load_sums(to + S::SUMS, k, k_end);
@@ -71,13 +72,14 @@ template <class F> struct plec_wg_ring {
         plec_copy_async_commit();
     }
 
-    /* Waits for the part of this turn. */
-    __device__ __forceinline__ void take(const struct plec_wg_turn &turn) {
+    /* Waits for the part of this turn. is_first: of its step; so is the part to load then. */
+    __device__ __forceinline__ void take(const struct plec_wg_turn &turn, bool is_first) {
+        static_assert(S::AHEAD % S::PARTS == 0, "whole steps ahead");
         plec_copy_async_wait<S::AHEAD - 2>();
         used += S::COLS;
         if (more()) announce(after(turn.stage, 1));
         plec_mbarrier_wait(barrier(turn.stage), turn.phase);
-        load(after(turn.stage, S::AHEAD));
+        load(after(turn.stage, S::AHEAD), is_first);
     }
     /* Every thread is done with it. */
     static __device__ __forceinline__ void leave(struct plec_wg_turn *turn) {
