@@ -441,6 +441,8 @@ TEST(RunCommand, KnowsBeforeTheWorkThatItCannotWrite) {
     std::string trace = dir.path("t.json");
     expect_message(run_case({"--output", dir.path("none/y.npy"), "--trace", trace}), 4,
                    {"CannotCreate", "none/y.npy"});
+    expect_message(run_case({"--routing-out", dir.path("none/r"), "--trace", trace}), 4,
+                   {"CannotCreate", "none/r.ids.npy"});
     EXPECT_FALSE(std::filesystem::exists(trace));
 }
 

@@ -79,14 +79,24 @@ static const struct plec_cli_command command = {
     .max_operands = 1,
 };
 
-static int check_files(const struct plec_run_options *o) {
-    const char *prefix = o->routing_out;
+/* What --routing-out names. */
+struct routing_files {
     char ids[PATH_MAX], weights[PATH_MAX];
-    snprintf(ids, sizeof ids, "%s.ids.npy", prefix != NULL ? prefix : "");
-    snprintf(weights, sizeof weights, "%s.weights.npy", prefix != NULL ? prefix : "");
+};
+
+static const struct routing_files *name_routing(struct routing_files *out, const char *prefix) {
+    if (prefix == NULL) return NULL;
+    snprintf(out->ids, sizeof out->ids, "%s.ids.npy", prefix);
+    snprintf(out->weights, sizeof out->weights, "%s.weights.npy", prefix);
+    return out;
+}
+
+static int check_files(const struct plec_run_options *o) {
+    struct routing_files names;
+    const struct routing_files *routing = name_routing(&names, o->routing_out);
     const struct plec_cli_file files[] = {
-        {"--routing-out", prefix != NULL ? ids : NULL, PLEC_FILE_WRITTEN},
-        {"--routing-out", prefix != NULL ? weights : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", routing != NULL ? routing->ids : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", routing != NULL ? routing->weights : NULL, PLEC_FILE_WRITTEN},
         {"PATH", o->path, PLEC_FILE_READ},
         {"--input", o->input, PLEC_FILE_READ},
         {"--ids", o->ids, PLEC_FILE_READ},
@@ -97,6 +107,16 @@ static int check_files(const struct plec_run_options *o) {
         {"--trace", o->how.tracing.path, PLEC_FILE_REPLACED},
         {"--plot", o->how.tracing.plot, PLEC_FILE_REPLACED}};
     return plec_cli_check_files(&command, files, sizeof files / sizeof files[0]);
+}
+
+static enum plec_status try_files(const struct plec_run_options *o, struct plec_error *err) {
+    struct routing_files names;
+    const struct routing_files *routing = name_routing(&names, o->routing_out);
+    const struct plec_cli_file files[] = {
+        {"--output", o->output, PLEC_FILE_WRITTEN},
+        {"--routing-out", routing != NULL ? routing->ids : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", routing != NULL ? routing->weights : NULL, PLEC_FILE_WRITTEN}};
+    return plec_cli_try_files(files, sizeof files / sizeof files[0], err);
 }
 
 static int check_options(struct plec_run_options *o) {
@@ -171,8 +191,7 @@ int plec_command_run(int argc, char **argv) {
     struct plec_error err;
     int leave = read_options(&run.o, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
-    const struct plec_cli_file output = {"--output", run.o.output, PLEC_FILE_WRITTEN};
-    if (plec_cli_try_files(&output, 1, &err) != PLEC_OK ||
+    if (try_files(&run.o, &err) != PLEC_OK ||
         plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
     leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run)
