@@ -27,19 +27,15 @@ TEST_F(CudaMmBulkSlow, CoversEveryPairOfFormatLayoutActivationAndShape) {
 
 /* So many experts that most have eight rows and fewer. */
 TEST_F(CudaMmBulkSlow, TakesEveryNumberOfTokens) {
-    for (uint32_t n_tokens = 1; n_tokens <= 131; n_tokens++) {
-        uint32_t t = n_tokens == 131 ? 512 : n_tokens;
-        SCOPED_TRACE(std::to_string(t) + " tokens");
-        expect_case(small_spec(n_tokens, 2 + t / 2), t, 2);
-    }
+    for_each_token_count(1, [](uint32_t turn, uint32_t n_tokens) {
+        expect_case(small_spec(turn, 2 + n_tokens / 2), n_tokens, 2);
+    });
 }
 
 TEST_F(CudaMmBulkSlow, TakesEveryNumberOfExperts) {
-    size_t turn = 3;
-    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
-        SCOPED_TRACE(std::to_string(n_entries) + " experts");
-        expect_case(small_spec(turn++, n_entries), 2, n_entries < 4 ? n_entries : 4);
-    }
+    for_each_expert_count([](size_t turn, uint32_t n_entries) {
+        expect_case(small_spec(3 + turn, n_entries), 2, n_entries < 4 ? n_entries : 4);
+    });
 }
 
 } // namespace

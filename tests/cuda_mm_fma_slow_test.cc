@@ -24,19 +24,15 @@ BankSpec small_f32(size_t turn, uint32_t n_entries) {
 }
 
 TEST(CudaMmFmaSlow, TakesEveryNumberOfTokens) {
-    for (uint32_t n_tokens = 1; n_tokens <= 131; n_tokens++) {
-        uint32_t t = n_tokens == 131 ? 512 : n_tokens;
-        SCOPED_TRACE(std::to_string(t) + " tokens");
-        expect_case(small_f32(n_tokens, 2 + n_tokens % 7), t, 2);
-    }
+    for_each_token_count(1, [](uint32_t turn, uint32_t n_tokens) {
+        expect_case(small_f32(turn, 2 + turn % 7), n_tokens, 2);
+    });
 }
 
 TEST(CudaMmFmaSlow, TakesEveryNumberOfExperts) {
-    size_t turn = 0;
-    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
-        SCOPED_TRACE(std::to_string(n_entries) + " experts");
-        expect_case(small_f32(turn++, n_entries), 9, n_entries < 4 ? n_entries : 4);
-    }
+    for_each_expert_count([](size_t turn, uint32_t n_entries) {
+        expect_case(small_f32(turn, n_entries), 9, n_entries < 4 ? n_entries : 4);
+    });
 }
 
 } // namespace

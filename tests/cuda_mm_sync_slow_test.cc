@@ -20,22 +20,17 @@ TEST(CudaMmSyncSlow, CoversEveryPairOfFormatLayoutActivationAndShape) {
  */
 TEST(CudaMmSyncSlow, TakesEveryNumberOfTokens) {
     const uint32_t seed = 7;
-    for (uint32_t n_tokens = 1; n_tokens <= 131; n_tokens++) {
-        uint32_t t = n_tokens == 131 ? 512 : n_tokens;
-        SCOPED_TRACE(std::to_string(t) + " tokens");
-        BankSpec spec = small_spec(n_tokens, 2 + n_tokens % 7);
+    for_each_token_count(1, [=](uint32_t turn, uint32_t n_tokens) {
+        BankSpec spec = small_spec(turn, 2 + turn % 7);
         Bank bank(spec); /* of its shape alone */
-        expect_case(spec, make_step(bank.get(), t, 2, seed));
-    }
+        expect_case(spec, make_step(bank.get(), n_tokens, 2, seed));
+    });
 }
 
 TEST(CudaMmSyncSlow, TakesEveryNumberOfExperts) {
-    size_t turn = 0;
-    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
-        SCOPED_TRACE(std::to_string(n_entries) + " experts");
-        uint32_t n_slots = n_entries < 4 ? n_entries : 4;
-        expect_case(small_spec(turn++, n_entries), 9, n_slots);
-    }
+    for_each_expert_count([](size_t turn, uint32_t n_entries) {
+        expect_case(small_spec(turn, n_entries), 9, n_entries < 4 ? n_entries : 4);
+    });
 }
 
 } // namespace

@@ -33,26 +33,22 @@ TEST_F(CudaMmWgSlow, CoversEveryPairOfFormatLayoutActivationAndShape) {
 
 /* Two slots of two experts: each has a row of every token. */
 TEST_F(CudaMmWgSlow, TakesEveryNumberOfRows) {
-    for (uint32_t n_tokens = 64; n_tokens <= 131; n_tokens++) {
-        uint32_t t = n_tokens == 131 ? 512 : n_tokens;
-        SCOPED_TRACE(std::to_string(t) + " tokens");
-        expect_case(small_spec(n_tokens, 2), t, 2);
-    }
+    for_each_token_count(64, [](uint32_t turn, uint32_t n_tokens) {
+        expect_case(small_spec(turn, 2), n_tokens, 2);
+    });
 }
 
 /* A slot of every token is the last expert's; the other one's experts have a row or two, or none.
  */
 TEST_F(CudaMmWgSlow, TakesEveryNumberOfExperts) {
-    size_t turn = 0;
-    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
-        SCOPED_TRACE(std::to_string(n_entries) + " experts");
-        BankSpec spec = small_spec(turn++, n_entries);
+    for_each_expert_count([](size_t turn, uint32_t n_entries) {
+        BankSpec spec = small_spec(turn, n_entries);
         Bank bank(spec);
         Step step = make_step(bank.get(), 67, 2, 7);
         for (size_t i = 0; i < step.ids.size(); i += 2)
             step.ids[i] = static_cast<int32_t>(n_entries - 1);
         expect_case(spec, step);
-    }
+    });
 }
 
 } // namespace

@@ -102,6 +102,22 @@ class Upload : public testing::TestWithParam<bool> {
         expect_same(layer.router.weight.values, weight.values, n_bytes);
     }
 
+    /* An upload for each call that can fail, which it does; how many there are. */
+    int fail_at_each(int Device::*bad, plec_status code, const char *name) {
+        for (int n = 0;; n++) {
+            Device on(GetParam());
+            on.*bad = n;
+            bool done = open(&on) == PLEC_OK;
+            if (!done) {
+                EXPECT_EQ(err.code, code);
+                EXPECT_STREQ(err.name, name);
+                EXPECT_EQ(upload.memory, nullptr);
+            }
+            plec_upload_close(&upload);
+            if (done) return n;
+        }
+    }
+
     plec_upload upload = {};
     plec_layer layer = {};
     plec_error err = {};
@@ -140,36 +156,14 @@ TEST_P(Upload, LeavesWhatIsNotAskedFor) {
 }
 
 TEST_P(Upload, FailsByNameAtAnyAllocationAndLeavesNothing) {
-    int n = 0;
-    for (bool done = false; !done; n++) {
-        Device on(GetParam());
-        on.bad_alloc = n;
-        done = open(&on) == PLEC_OK;
-        if (!done) {
-            EXPECT_EQ(err.code, PLEC_NO_MEMORY);
-            EXPECT_STREQ(err.name, "NoMemory");
-            EXPECT_EQ(upload.memory, nullptr);
-        }
-        plec_upload_close(&upload);
-    }
-    EXPECT_EQ(n - 1, GetParam() ? 2 : 1); /* its memory, and where experts land */
+    /* its memory, and where experts land */
+    EXPECT_EQ(fail_at_each(&Device::bad_alloc, PLEC_NO_MEMORY, "NoMemory"), GetParam() ? 2 : 1);
 }
 
 /* And waits for the copies that were enqueued: they read and write memory that goes. */
 TEST_P(Upload, FailsByNameAtAnyCopyAndLeavesNothing) {
-    int n = 0;
-    for (bool done = false; !done; n++) {
-        Device on(GetParam());
-        on.bad_copy = n;
-        done = open(&on) == PLEC_OK;
-        if (!done) {
-            EXPECT_EQ(err.code, PLEC_NO_DEVICE);
-            EXPECT_STREQ(err.name, "CopyFailed");
-            EXPECT_EQ(upload.memory, nullptr);
-        }
-        plec_upload_close(&upload);
-    }
-    EXPECT_GT(n, 36); /* three matrices of twelve experts */
+    /* three matrices of twelve experts */
+    EXPECT_GE(fail_at_each(&Device::bad_copy, PLEC_NO_DEVICE, "CopyFailed"), 36);
 }
 
 } // namespace

@@ -5,6 +5,8 @@
 
 #include "tests/support/mm_cases.h"
 
+#include <functional>
+
 #include <set>
 
 namespace plec_test {
@@ -138,6 +140,23 @@ inline bool mm_runs_on(const BankSpec &spec, const char *kernel) {
 
 const uint32_t MM_EXPERT_COUNTS[] = {1,  2,   3,   5,   7,   8,   31,  32,  33,  40,  60,
                                      64, 127, 128, 129, 160, 256, 257, 384, 512, 896, 1024};
+
+/* from, .. 130 tokens, and 512; turn: 131 for those. */
+inline void for_each_token_count(uint32_t from,
+                                 const std::function<void(uint32_t turn, uint32_t n)> &expect) {
+    for (uint32_t turn = from; turn <= 131; turn++) {
+        uint32_t n_tokens = turn == 131 ? 512 : turn;
+        SCOPED_TRACE(std::to_string(n_tokens) + " tokens");
+        expect(turn, n_tokens);
+    }
+}
+inline void for_each_expert_count(const std::function<void(size_t turn, uint32_t n)> &expect) {
+    size_t turn = 0;
+    for (uint32_t n_entries : MM_EXPERT_COUNTS) {
+        SCOPED_TRACE(std::to_string(n_entries) + " experts");
+        expect(turn++, n_entries);
+    }
+}
 
 /* A format in turn, at its smallest shape. */
 inline BankSpec small_spec(size_t turn, uint32_t n_entries) {

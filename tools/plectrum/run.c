@@ -79,24 +79,14 @@ static const struct plec_cli_command command = {
     .max_operands = 1,
 };
 
-/* What --routing-out names. */
-struct routing_files {
-    char ids[PATH_MAX], weights[PATH_MAX];
-};
-
-static const struct routing_files *name_routing(struct routing_files *out, const char *prefix) {
-    if (prefix == NULL) return NULL;
-    snprintf(out->ids, sizeof out->ids, "%s.ids.npy", prefix);
-    snprintf(out->weights, sizeof out->weights, "%s.weights.npy", prefix);
-    return out;
-}
-
 static int check_files(const struct plec_run_options *o) {
-    struct routing_files names;
-    const struct routing_files *routing = name_routing(&names, o->routing_out);
+    const char *prefix = o->routing_out;
+    char ids[PATH_MAX], weights[PATH_MAX];
+    snprintf(ids, sizeof ids, "%s.ids.npy", prefix != NULL ? prefix : "");
+    snprintf(weights, sizeof weights, "%s.weights.npy", prefix != NULL ? prefix : "");
     const struct plec_cli_file files[] = {
-        {"--routing-out", routing != NULL ? routing->ids : NULL, PLEC_FILE_WRITTEN},
-        {"--routing-out", routing != NULL ? routing->weights : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", prefix != NULL ? ids : NULL, PLEC_FILE_WRITTEN},
+        {"--routing-out", prefix != NULL ? weights : NULL, PLEC_FILE_WRITTEN},
         {"PATH", o->path, PLEC_FILE_READ},
         {"--input", o->input, PLEC_FILE_READ},
         {"--ids", o->ids, PLEC_FILE_READ},
@@ -106,17 +96,11 @@ static int check_files(const struct plec_run_options *o) {
         {"--output", o->output, PLEC_FILE_WRITTEN},
         {"--trace", o->how.tracing.path, PLEC_FILE_REPLACED},
         {"--plot", o->how.tracing.plot, PLEC_FILE_REPLACED}};
-    return plec_cli_check_files(&command, files, sizeof files / sizeof files[0]);
-}
-
-static enum plec_status try_files(const struct plec_run_options *o, struct plec_error *err) {
-    struct routing_files names;
-    const struct routing_files *routing = name_routing(&names, o->routing_out);
-    const struct plec_cli_file files[] = {
-        {"--output", o->output, PLEC_FILE_WRITTEN},
-        {"--routing-out", routing != NULL ? routing->ids : NULL, PLEC_FILE_WRITTEN},
-        {"--routing-out", routing != NULL ? routing->weights : NULL, PLEC_FILE_WRITTEN}};
-    return plec_cli_try_files(files, sizeof files / sizeof files[0], err);
+    const size_t n = sizeof files / sizeof files[0];
+    struct plec_error err;
+    int leave = plec_cli_check_files(&command, files, n);
+    if (leave != PLEC_CLI_GO_ON) return leave;
+    return plec_cli_try_files(files, n, &err) == PLEC_OK ? PLEC_CLI_GO_ON : plec_cli_error(&err);
 }
 
 static int check_options(struct plec_run_options *o) {
@@ -191,8 +175,7 @@ int plec_command_run(int argc, char **argv) {
     struct plec_error err;
     int leave = read_options(&run.o, argc, argv);
     if (leave != PLEC_CLI_GO_ON) return leave;
-    if (try_files(&run.o, &err) != PLEC_OK ||
-        plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
+    if (plec_tracing_open(&run.tracing, &run.o.how.tracing, run.o.path, &err) != PLEC_OK)
         return plec_cli_error(&err);
     leave = plec_run_execute(&run, &err) == PLEC_OK ? report(&run)
                                                     : plec_execution_error(&run.o.how, &err);
